@@ -1,0 +1,165 @@
+"""order: a consumer happens after its producer.
+
+An op needs its inputs on its own rank when it runs: the forward the previous
+stage's output, the backward the next stage's gradient and its own forward, the
+weight gradient its input gradient, a send what it sends. An input whose
+receive was posted but not waited for is a race, and reported there.
+
+Sharded parameters (UNSHARD, RESHARD, REDUCE_GRAD) are inputs too: torch's
+runtime refuses to compute on a stage whose parameters are not gathered, and a
+gradient made after its stage's REDUCE_GRAD is never reduced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pipeproof.checks.sharding import broken_sharding
+from pipeproof.checks.subject import Subject
+from pipeproof.checks.telling import finding, result
+from pipeproof.program.notation import op_text, payload_name
+from pipeproof.program.ops import LETTER, Kind, is_gradient, stage_and_microbatch
+from pipeproof.program.programs import Program
+from pipeproof.verdict import CheckResult, Finding, Illegal, Lacks, Verdict
+
+NAME = "order"
+TITLE = "every op has its inputs when it runs"
+
+
+def check(subject: Subject) -> CheckResult:
+    """Compare every op with what its rank holds when it runs."""
+    held = subject.holdings
+    found = [
+        *_missing_inputs(subject),
+        *_unprepared(subject),
+        *broken_sharding(subject, NAME),
+        *_absent_resources(subject),
+    ]
+    return result(
+        subject,
+        NAME,
+        found,
+        f"all {held.obligations} inputs are there when they are needed",
+        evidence={"inputs": held.obligations},
+    )
+
+
+def _missing_inputs(subject: Subject) -> Iterator[Finding]:
+    program, missing = subject.program, subject.holdings.missing
+    if not len(missing):
+        return
+    missing = missing[np.argsort(missing[:, 0], kind="stable")]
+    op, payload = int(missing[0, 0]), int(missing[0, 1])
+    rank = subject.rank[op]
+    need = "sends" if program.kind[op] in (Kind.SEND, Kind.GROUP) else "needs"
+    later = _provider(subject, op, payload)
+    if later is None:
+        then, cause = "which never reaches it", "The op that makes it, or its message, is missing."
+    else:
+        then = f"which it only has after {op_text(program, later)}"
+        cause = "Two ops stand in the wrong order on this rank."
+    yield finding(
+        subject,
+        NAME,
+        Verdict.ORDER,
+        f"rank {rank} runs {op_text(program, op)}, which {need} {_spelled(program, payload)}, "
+        f"{then}",
+        op,
+        Lacks(op, payload=payload),
+        cause=cause,
+        count=len(missing),
+        where=[op] if later is None else [op, later],
+    )
+
+
+def _spelled(program: Program, payload: int) -> str:
+    stage, microbatch = stage_and_microbatch(payload)
+    what = "the gradient" if is_gradient(payload) else "the output"
+    return (
+        f"{what} of stage {stage} for microbatch {microbatch} ({payload_name(program, payload)})"
+    )
+
+
+def _provider(subject: Subject, op: int, payload: int) -> int | None:
+    """The first later op of the same lane that makes or receives the payload."""
+    program = subject.program
+    lane = program.lanes[program.lane_of(op)]
+    stage, microbatch = stage_and_microbatch(payload)
+    kinds = (Kind.B, Kind.I) if is_gradient(payload) else (Kind.F,)
+    here = slice(op, lane.stop)
+    makes = (
+        np.isin(program.kind[here], kinds)
+        & (program.stage[here] == stage)
+        & (program.microbatch[here] == microbatch)
+    )
+    rows = program.messages
+    receives = rows.op[
+        ~rows.send & (rows.payload == payload) & (rows.op >= op) & (rows.op < lane.stop)
+    ]
+    later = [*(np.flatnonzero(makes) + op).tolist(), *receives.tolist()]
+    return min(later) if later else None
+
+
+def _unprepared(subject: Subject) -> Iterator[Finding]:
+    program, rows = subject.program, subject.holdings.unprepared
+    for kind in (Kind.F, Kind.I):
+        these = rows[rows[:, 1] == kind]
+        if not len(these):
+            continue
+        op = int(these[0, 0])
+        stage, microbatch = int(program.stage[op]), int(program.microbatch[op])
+        first = f"{stage}{LETTER[kind]}{microbatch}"
+        after = np.flatnonzero(
+            (program.kind == kind)
+            & (program.stage == stage)
+            & (program.microbatch == microbatch)
+            & (subject.rank == subject.rank[op])
+        )
+        then = "stands behind it" if len(after) else "never runs on this rank"
+        yield finding(
+            subject,
+            NAME,
+            Verdict.ORDER,
+            f"rank {subject.rank[op]} runs {op_text(program, op)} without {first}, which {then}",
+            op,
+            Lacks(op, kind=int(kind)),
+            cause="Two ops are swapped."
+            if len(after)
+            else "The op it builds on is missing, or belongs to another microbatch.",
+            count=len(these),
+            where=[op, *after[:1].tolist()],
+        )
+
+
+def _absent_resources(subject: Subject) -> Iterator[Finding]:
+    """MAKE, DROP and ``needs``: resources by name, on one lane."""
+    program = subject.program
+    relevant = sorted(o for o, a in program.details.attributes.items() if a.needs)
+    live = {lane.rank: set[str]() for lane in program.lanes}
+    for rank, name in program.details.resources:
+        live.setdefault(rank, set()).add(name)
+    bad: list[tuple[int, str]] = []
+    for op in relevant:
+        have = live[int(subject.rank[op])]
+        for name in program.details.attributes[op].needs:
+            if program.kind[op] == Kind.MAKE:
+                have.add(name)
+            elif name not in have:
+                bad.append((op, name))
+            elif program.kind[op] == Kind.DROP:
+                have.discard(name)
+    if bad:
+        op, name = bad[0]
+        yield finding(
+            subject,
+            NAME,
+            Verdict.ORDER,
+            f"rank {subject.rank[op]} runs {op_text(program, op)}, which needs {name}, but "
+            f"{name} does not exist there",
+            op,
+            Illegal(op, name),
+            cause="It is made later, was dropped before, or is made on another rank.",
+            count=len(bad),
+        )

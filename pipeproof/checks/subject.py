@@ -1,0 +1,69 @@
+"""What a check looks at: one program, and what several checks share about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pipeproof.checks.holdings import Holdings, holdings
+from pipeproof.engines.events.build import build
+from pipeproof.engines.events.graph import EventGraph
+from pipeproof.engines.events.pairing import Pairing, pair
+from pipeproof.engines.events.run import Run, run
+from pipeproof.program.programs import Program
+from pipeproof.verdict import TransportRow
+
+if TYPE_CHECKING:
+    from pipeproof.program.programs import Ints
+
+
+@dataclass
+class Subject:
+    """A program under its own transport; expensive parts are computed once.
+
+    ``budget`` adds to the program's own: units a rank. ``rows`` are the plan's
+    verdicts under other transports, where they were asked for. ``finished_run``
+    is a run under stricter rules that reached the end, where one is known: its
+    order of events is legal here too, so no further run is needed.
+    """
+
+    program: Program
+    budget: dict[int, int] = field(default_factory=dict)
+    activation_bytes: int | None = None
+    rows: tuple[TransportRow, ...] = ()
+    implied_by: str | None = None
+
+    @cached_property
+    def rank(self) -> Ints:
+        """The rank of each op."""
+        lanes = self.program.lanes
+        ranks = np.array([lane.rank for lane in lanes], np.int32)
+        return np.repeat(ranks, [lane.stop - lane.first for lane in lanes])
+
+    @cached_property
+    def pairing(self) -> Pairing:
+        """Which message end meets which."""
+        return pair(self.program.messages, self.program.transport.match)
+
+    @cached_property
+    def graph(self) -> EventGraph:
+        """The event graph under the program's transport."""
+        return build(self.program, self.program.transport, self.pairing)
+
+    @cached_property
+    def run(self) -> Run:
+        """The greedy run of the event graph."""
+        return run(self.graph)
+
+    @cached_property
+    def runs_to_end(self) -> bool:
+        """Whether nothing gets stuck."""
+        return self.implied_by is not None or self.run.finished(self.graph)
+
+    @cached_property
+    def holdings(self) -> Holdings:
+        """Which op has its inputs, and which uses them too early."""
+        return holdings(self.program, self.rank)

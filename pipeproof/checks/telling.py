@@ -1,0 +1,116 @@
+"""What the checks share in telling: findings, results, places, lists in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pipeproof.checks.subject import Subject
+from pipeproof.program.notation import place
+from pipeproof.program.programs import Program
+from pipeproof.verdict import (
+    CheckResult,
+    Claim,
+    Counterexample,
+    Finding,
+    Status,
+    Step,
+    Verdict,
+)
+
+ENGINE = "event graph"
+SCOPE = "this program"
+
+
+def spell(items: Iterable[object]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    words = [str(i) for i in items]
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+
+
+def moves_to(program: Program, op: int | None) -> tuple[int, ...]:
+    """Ops completed on each lane when op's lane, alone, has reached op."""
+    if op is None:
+        return tuple(0 for _ in program.lanes)
+    lane = program.lane_of(op)
+    return tuple(
+        op - entry.first if number == lane else 0 for number, entry in enumerate(program.lanes)
+    )
+
+
+def finding(
+    subject: Subject,
+    check: str,
+    verdict: Verdict,
+    message: str,
+    op: int | None,
+    claim: Claim,
+    *,
+    cause: str = "",
+    cures: Sequence[str] = (),
+    count: int = 1,
+    where: Iterable[int] | None = None,
+    steps: Sequence[tuple[int, str]] = (),
+) -> Finding:
+    """A finding at ``op`` (None where no op is to blame), of ``count`` alike.
+
+    ``where`` lists the ops to point at, ``steps`` (op, sentence) the story.
+    """
+    program = subject.program
+    ops = [op] if where is None and op is not None else [int(o) for o in where or ()]
+    return Finding(
+        check=check,
+        verdict=verdict,
+        message=message,
+        where=tuple(place(program, o) for o in ops),
+        counterexample=Counterexample(
+            claim=claim,
+            moves=moves_to(program, op),
+            steps=tuple(Step(place(program, o), text) for o, text in steps),
+        ),
+        cause=cause,
+        cures=tuple(cures),
+        count=count,
+    )
+
+
+def result(
+    subject: Subject,
+    check: str,
+    found: Sequence[Finding],
+    summary: str,
+    *,
+    evidence: Mapping[str, Any],
+    engine: str = "counting",
+) -> CheckResult:
+    """Violated where something was found, holds otherwise."""
+    status = Status.VIOLATED if found else Status.HOLDS
+    return CheckResult(
+        check=check,
+        status=status,
+        scope=SCOPE,
+        engine=engine,
+        summary=found[0].message if found else summary,
+        evidence={} if found else evidence,
+        findings=tuple(found),
+    )
+
+
+def undetermined(subject: Subject, check: str) -> CheckResult | None:
+    """The answer where the program uses what ``check`` gives no meaning to.
+
+    Then the check is not run at all: what it does not understand could add
+    the order, the payload or the choice that its verdict turns on.
+    """
+    blind = [f for f in subject.program.details.features if check in f.checks]
+    if not blind:
+        return None
+    names = spell(dict.fromkeys(f.name for f in blind))
+    return CheckResult(
+        check=check,
+        status=Status.UNDETERMINED,
+        scope=SCOPE,
+        engine="none",
+        summary=f"the program uses {names}, which this check gives no meaning to",
+        reason=f"{check} gives no meaning to {names} (first at {blind[0].where})",
+    )

@@ -1,0 +1,240 @@
+"""Waits in words: who stands where, for what, and why.
+
+Blame is a chain of events; this is its story. Each sentence says which op of
+which rank cannot go on, what it needs, and what stands before that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeproof.checks.subject import Subject
+from pipeproof.engines.events.blame import Blame, Wait
+from pipeproof.engines.events.graph import Event
+from pipeproof.program.notation import message_text, op_text
+from pipeproof.program.ops import Kind
+from pipeproof.program.transports import Streams
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """``ops`` where the lanes and streams of the story stand, ``steps`` (op,
+    sentence), the usual ``cause``."""
+
+    ops: tuple[int, ...]
+    steps: tuple[tuple[int, str], ...]
+    cyclic: bool
+    cause: str
+
+
+def tell(subject: Subject, why: Blame) -> Told:
+    """The story of a stuck run."""
+    teller = _Teller(subject)
+    steps = []
+    for i, wait in enumerate(why.waits):
+        following = (
+            why.waits[(i + 1) % len(why.waits)] if why.cyclic or i + 1 < len(why.waits) else None
+        )
+        op, text = teller.sentence(wait, following)
+        if op is not None:
+            steps.append((op, text))
+    ops = tuple(dict.fromkeys(op for op, _ in steps))
+    return Told(ops, tuple(steps), why.cyclic, teller.cause(why))
+
+
+class _Teller:
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.program = subject.program
+        self.graph = subject.graph
+
+    # --- what a chain and a position stand for ---------------------------------
+
+    def _is_lane(self, chain: int) -> bool:
+        return 1 <= chain <= self.graph.lanes
+
+    def _is_stream(self, chain: int) -> bool:
+        return self.graph.lanes < chain < len(self.graph.length) - len(self.graph.joints)
+
+    def op_at(self, event: Event) -> int | None:
+        """The op that an event belongs to; None for a joint condition."""
+        chain, position = event
+        if self._is_lane(chain):
+            return self.program.lanes[chain - 1].first + position // 2
+        if self._is_stream(chain):
+            first = int(self.graph.stream_first[chain - 1 - self.graph.lanes])
+            return int(self.graph.stream_op[first + position // 2])
+        return None
+
+    def _rank(self, op: int) -> int:
+        return int(self.subject.rank[op])
+
+    def _named(self, op: int) -> str:
+        return f"{op_text(self.program, op)} (rank {self._rank(op)})"
+
+    def _stream_name(self, op: int) -> str:
+        streams = self.program.transport.streams
+        rank = self._rank(op)
+        if streams is Streams.RANK:
+            return f"rank {rank}'s one stream"
+        peers = sorted({int(self.program.messages.peer[r]) for r in self.program.rows_of(op)})
+        return f"rank {rank}'s stream with rank {', '.join(map(str, peers))}"
+
+    # --- sentences -------------------------------------------------------------
+
+    def sentence(self, wait: Wait, following: Wait | None) -> tuple[int | None, str]:
+        """One step: why the chain stands there, and what is in the way."""
+        op = self.op_at(wait.at)
+        if op is None:
+            return None, ""
+        if self._is_stream(wait.at[0]):
+            text = self._on_stream(op, wait)
+        else:
+            text = self._on_lane(op, wait)
+        if following is not None:
+            text += self._behind(wait.needs, following)
+        return op, text + "."
+
+    def _on_lane(self, op: int, wait: Wait) -> str:
+        rank, text = self._rank(op), op_text(self.program, op)
+        waited = self.program.requests_of(op)
+        if waited:
+            kind = Kind(int(self.program.kind[op]))
+            awaited = self._awaited(op, wait.needs)
+            verb = "waits for" if kind is Kind.WAIT else f"is at {text}, which waits for"
+            return f"rank {rank} {verb} {awaited}"
+        if self.program.kind[op] == Kind.GROUP:
+            return f"rank {rank} is in the batch {text}: it needs {self._counterpart(op, wait)}"
+        row = self.program.rows_of(op)[0]
+        if wait.needs[0] == 0:
+            return f"rank {rank} is in {text}, {self._unmet(row)}"
+        return f"rank {rank} is in {text}, which completes when {self._counterpart(op, wait)}"
+
+    def _awaited(self, op: int, needs: Event) -> str:
+        """Which of the requests that op waits for needs this event."""
+        posters = self._posters(op)
+        target = self.op_at(needs)
+        if needs[0] == 0:
+            for poster in posters:
+                for row in self.program.rows_of(poster):
+                    if self.graph.match[row] < 0:
+                        return f"{op_text(self.program, poster)}, {self._unmet(row)}"
+        for poster in posters:
+            if poster == target:
+                return f"its own {op_text(self.program, poster)}"
+            rows = self.program.rows_of(poster)
+            if any(
+                self.graph.match[r] >= 0
+                and int(self.program.messages.op[self.graph.match[r]]) == target
+                for r in rows
+            ):
+                verb = "the matching" if target is not None else ""
+                return (
+                    f"its {op_text(self.program, poster)}, which needs {verb} "
+                    f"{self._named(target) if target is not None else ''}"
+                )
+        return spell_posters(self, posters)
+
+    def _posters(self, op: int) -> list[int]:
+        wanted = set(self.program.requests_of(op))
+        request = self.program.request
+        lane = self.program.lanes[self.program.lane_of(op)]
+        return [
+            o
+            for o in range(lane.first, lane.stop)
+            if int(request[o]) in wanted and request[o] >= 0
+        ]
+
+    def _counterpart(self, op: int, wait: Wait) -> str:
+        target = self.op_at(wait.needs)
+        if wait.needs[0] == 0:
+            for row in self.program.rows_of(op):
+                if self.graph.match[row] < 0:
+                    return f"{message_text(self.program, row)} to meet its other end, " + (
+                        self._unmet(row)
+                    )
+            return "what never happens"
+        if target is None:
+            return self.graph.joints[wait.needs[0] - len(self.graph.length)] + " to be there"
+        capacity = self.program.transport.capacity
+        met = {
+            int(self.program.messages.op[self.graph.match[r]])
+            for r in self.program.rows_of(op)
+            if self.graph.match[r] >= 0
+        }
+        if capacity and target not in met:
+            return (
+                f"one of its {capacity} buffer slot(s) is free, once rank {self._rank(target)} "
+                f"posts {op_text(self.program, target)}"
+            )
+        return f"rank {self._rank(target)} posts {op_text(self.program, target)}"
+
+    def _unmet(self, row: int) -> str:
+        m = self.program.messages
+        if m.send[row]:
+            return f"which rank {m.peer[row]} never receives"
+        return f"which rank {m.peer[row]} never sends"
+
+    def _on_stream(self, op: int, wait: Wait) -> str:
+        text, rank = op_text(self.program, op), self._rank(op)
+        needs = wait.needs
+        stream = self._stream_name(op)
+        if wait.at[1] % 2 == 0:
+            if self._is_lane(needs[0]):
+                return f"{text} is next on {stream}, but rank {rank} has not posted it"
+            before = self.op_at(needs)
+            return f"{text} on {stream} waits for its turn behind {self._maybe(before)}"
+        if needs[0] == 0:
+            row = next(r for r in self.program.rows_of(op) if self.graph.match[r] < 0)
+            return f"{text} is first on {stream}, {self._unmet(row)}"
+        target = self.op_at(needs)
+        return f"{text} is first on {stream} and needs {self._maybe(target)}"
+
+    def _maybe(self, op: int | None) -> str:
+        return "more than one other operation" if op is None else self._named(op)
+
+    def _behind(self, needs: Event, following: Wait) -> str:
+        """How the next chain stands in front of what is needed."""
+        blocker, target = self.op_at(following.at), self.op_at(needs)
+        if blocker is None or target is None:
+            return ""
+        if self._is_stream(following.at[0]):
+            if blocker == target:
+                return ""
+            return f", which is queued behind {op_text(self.program, blocker)}"
+        if blocker == target:
+            return ""
+        return (
+            f"; rank {self._rank(blocker)} gets there only after {op_text(self.program, blocker)}"
+        )
+
+    # --- the usual cause -------------------------------------------------------
+
+    def cause(self, why: Blame) -> str:
+        """What such a cycle usually comes from."""
+        if not why.cyclic:
+            return (
+                "One rank sends or receives more than the other: a step, a tensor or a "
+                "whole rank takes another path."
+            )
+        if any(self._is_stream(w.at[0]) for w in why.waits):
+            return (
+                "The two ends of a stream queue their operations in different orders, so the "
+                "operations at their heads never meet."
+            )
+        if any(
+            op is not None and self.program.kind[op] == Kind.GROUP
+            for op in (self.op_at(w.at) for w in why.waits)
+        ):
+            return "Batches that must start whole wait for each other's members."
+        return (
+            "Ranks send before they receive, and a send completes only when its receive is posted."
+        )
+
+
+def spell_posters(teller: _Teller, posters: list[int]) -> str:
+    """Name the operations waited for: a few, or their number."""
+    names = [op_text(teller.program, p) for p in posters]
+    if len(names) <= 2:
+        return " and ".join(names) or "its requests"
+    return f"{names[0]} and {len(names) - 1} more"

@@ -1,0 +1,79 @@
+"""The entry point: the group of commands, and what the process answers with.
+
+Commands are loaded when they are used, so that ``--help`` costs only click.
+click answers 1 to an interrupt and to a crash; here 1 means *violated*, so both
+are caught and answered with their own status.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from pipeproof import __version__
+from pipeproof.cli.crash import report_crash
+
+INTERNAL, INTERRUPTED = 4, 130
+
+# name -> (module with a click command called `command`, one line of help)
+COMMANDS = {
+    "check": (
+        "pipeproof.cli.check",
+        "Check schedules and programs: holds, violated or undetermined.",
+    ),
+}
+
+
+class _Lazy(click.Group):
+    """A group that imports a command only when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(
+    cls=_Lazy,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+    epilog="Exit status: 0 all hold, 1 something is violated, 2 bad usage or input, "
+    "3 something is undetermined, 4 internal error, 5 nothing to check, 130 interrupted.",
+)
+@click.version_option(__version__, prog_name="pipeproof")
+def group() -> None:
+    """Prove or refute pipeline-parallel training schedules, before a GPU is touched."""
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    try:
+        status = group.main(standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        status = INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except BrokenPipeError:
+        # The reader went away (`| head`): not an error, and not a verdict either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = INTERRUPTED
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except Exception as error:
+        report_crash(error)
+        status = INTERNAL
+    sys.exit(status if isinstance(status, int) else 0)

@@ -1,0 +1,1 @@
+"""Engines: independent readings of a program. None imports another."""

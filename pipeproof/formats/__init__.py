@@ -1,0 +1,1 @@
+"""Text to values and back: one module a format, and where the text comes from."""

@@ -1,0 +1,344 @@
+"""PyTorch's action CSV: a row a rank, an action a cell.
+
+The language, stricter than torch's own reader (which lets ``0F0xyz`` pass)::
+
+    file  = row, row, ...          a blank row is no rank
+    row   = cell "," cell "," ...  an empty cell is idle
+    cell  = action | "(" action ";" action ")OVERLAP_F_B"
+    action = STAGE LETTER MICROBATCH        F I W B SEND_F RECV_F SEND_B RECV_B
+           | STAGE NAME                     UNSHARD RESHARD REDUCE_GRAD
+
+Source: ``_Action`` in torch.distributed.pipelining.schedules, torch 2.13. The
+older dialect wrote ``B`` for the input gradient and ``BW`` for both; nothing in
+a file without ``BW`` tells the two apart, so it is an option, never a guess.
+
+A file is read in blocks of about a megabyte: each step below is one pass of
+array code over a block that still sits in the processor's cache.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from pipeproof.errors import InputError
+from pipeproof.program.ops import MAX_ID, Kind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pipeproof.program.programs import Bools, Bytes, Ints, Longs
+
+BLOCK = 1 << 20
+
+# Each word once: what it is, and whether a message is a gradient's.
+WORDS: dict[bytes, tuple[Kind, bool]] = {
+    b"F": (Kind.F, False),
+    b"I": (Kind.I, False),
+    b"W": (Kind.W, False),
+    b"B": (Kind.B, False),
+    b"UNSHARD": (Kind.UNSHARD, False),
+    b"RESHARD": (Kind.RESHARD, False),
+    b"REDUCE_GRAD": (Kind.REDUCE_GRAD, False),
+    b"SEND_F": (Kind.SEND, False),
+    b"RECV_F": (Kind.RECV, False),
+    b"SEND_B": (Kind.SEND, True),
+    b"RECV_B": (Kind.RECV, True),
+}
+OLDER_WORDS = {
+    **{w: k for w, k in WORDS.items() if w != b"I"},
+    b"B": (Kind.I, False),
+    b"BW": (Kind.B, False),
+}
+OVERLAP = b"OVERLAP_F_B"
+OVERLAP_CODE = 255  # a code no Kind has; such tokens close a pair and vanish
+
+# Classes of bytes.
+DIGIT, LETTER, CELL, LINE, OPEN, SEMICOLON, CLOSE, OTHER = range(8)
+_CLASS = np.full(256, OTHER, np.uint8)
+_CLASS[ord("0") : ord("9") + 1] = DIGIT
+_CLASS[ord("A") : ord("Z") + 1] = LETTER
+_CLASS[ord("_")] = LETTER
+_CLASS[[ord(c) for c in ",\n(;)"]] = [CELL, LINE, OPEN, SEMICOLON, CLOSE]
+
+# What may stand between two boundaries: nothing, an action, or the name of an
+# overlapped pair. The table is the grammar of cells.
+EMPTY, ACTION, PART, CLOSING = 1, 2, 4, 8
+_ALLOWED = np.zeros((8, 8), np.uint8)
+for _left in (CELL, LINE):
+    _ALLOWED[_left, [CELL, LINE]] = EMPTY | ACTION
+    _ALLOWED[_left, OPEN] = EMPTY
+    _ALLOWED[CLOSE, _left] = CLOSING
+for _left in (OPEN, SEMICOLON):
+    _ALLOWED[_left, [SEMICOLON, CLOSE]] = PART
+
+_SPACES = re.compile(rb"[ \t]*([,\n();])[ \t]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """The actions of a file in reading order; ``line`` and ``column`` from 1."""
+
+    kind: Bytes
+    stage: Ints
+    microbatch: Ints
+    backward: Bools
+    line: Ints
+    column: Ints
+
+
+def read_actions(text: str, *, older: bool = False) -> Actions:
+    """Read the text of a torch action CSV; InputError names the first bad cell."""
+    data = _plain(text)
+    words = OLDER_WORDS if older else WORDS
+    parts: list[tuple[NDArray[Any], ...]] = []
+    line, column = 1, 1
+    for block in _blocks(data):
+        parts.append(_read_block(block, words, line, column))
+        newlines = block.count(b"\n")
+        line += newlines
+        tail = block.count(b",", block.rfind(b"\n") + 1)
+        column = tail + (column if newlines == 0 else 1)
+    columns = [np.concatenate(c) for c in zip(*parts, strict=True)]
+    return Actions(*columns)
+
+
+def _plain(text: str) -> bytes:
+    """ASCII bytes with ``\\n`` after every row and no blanks around cells."""
+    try:
+        data = text.encode("ascii")
+    except UnicodeEncodeError as error:
+        line, column = _locate(text.encode(), len(text[: error.start].encode()))
+        character = text[error.start]
+        raise InputError(
+            f"found the character {character!r} (U+{ord(character):04X}); "
+            "expected an action such as 0F1, in ASCII",
+            cause="An editor or spreadsheet may have replaced a letter or added a symbol.",
+            line=line,
+            column=column,
+        ) from None
+    data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if b'"' in data:
+        data = _unquoted(data)
+    if b" " in data or b"\t" in data:
+        data = _SPACES.sub(rb"\1", data.strip(b" \t"))
+    return data if data.endswith(b"\n") else data + b"\n"
+
+
+def _unquoted(data: bytes) -> bytes:
+    """Take the quotes off cells that a spreadsheet quoted whole."""
+    data = re.sub(rb'(^|,)([ \t]*)"([^",\n]*)"([ \t]*)(?=,|$)', rb"\1\3", data, flags=re.M)
+    at = data.find(b'"')
+    if at >= 0:
+        line, column = _locate(data, at)
+        raise InputError(
+            "found a quotation mark inside a cell; expected an action such as 0F1",
+            cause="Quotes may only enclose a whole cell. Was the file joined from several?",
+            line=line,
+            column=column,
+        )
+    return data
+
+
+def _blocks(data: bytes) -> Iterator[bytes]:
+    """Cut at rows, or at cells where a row is longer than a block."""
+    start = 0
+    while start < len(data):
+        stop = len(data)
+        if stop - start > BLOCK:
+            stop = data.rfind(b"\n", start, start + BLOCK) + 1
+            if stop == 0:
+                stop = data.rfind(b",", start, start + BLOCK) + 1
+            if stop == 0:
+                _fail_long_cell(data, start)
+        yield data[start:stop]
+        start = stop
+
+
+def _read_block(
+    block: bytes, words: dict[bytes, tuple[Kind, bool]], line: int, column: int
+) -> tuple[NDArray[Any], ...]:
+    text = np.frombuffer(block, np.uint8)
+    classes = _CLASS[text]
+    bounds = np.flatnonzero((classes >= CELL) & (classes < OTHER))
+    right = classes[bounds]
+    left = np.concatenate((np.array([CELL], np.uint8), right[:-1]))
+    start = np.concatenate((np.array([0]), bounds[:-1] + 1))
+    filled = np.flatnonzero(bounds > start)
+
+    # One run of letters a token: the runs and the tokens must pair up.
+    letters = classes == LETTER
+    edges = np.flatnonzero(letters[1:] != letters[:-1]) + 1
+    if letters[0]:
+        edges = np.concatenate((np.array([0]), edges))
+    run, run_stop = edges[::2], edges[1::2]
+    token, token_stop = start[filled], bounds[filled]
+    whole = (
+        len(run) == len(filled)
+        and bool((run >= token).all() and (run_stop <= token_stop).all())
+        and not (classes == OTHER).any()
+    )
+    if not whole:
+        _fail_first(block, words, line, column)
+
+    code, backward = _words(text, run, run_stop, words)
+    stage, stage_ok = _numbers(text, token, run)
+    microbatch, microbatch_ok = _numbers(text, run_stop, token_stop)
+
+    # Does every token have the numbers its word needs, and may it stand there?
+    unnumbered = (code >= Kind.UNSHARD) & (code <= Kind.REDUCE_GRAD)
+    closing = code == OVERLAP_CODE
+    shape = np.full(len(start), EMPTY, np.uint8)
+    shape[filled] = np.where(closing, CLOSING, np.where(code <= Kind.W, ACTION | PART, ACTION))
+    numbered = np.where(
+        closing,
+        (token == run) & (token_stop == run_stop),
+        (stage >= 0) & stage_ok & ((microbatch < 0) == unnumbered) & microbatch_ok,
+    )
+    known = code != OVERLAP_CODE - 1
+    if not (known.all() and numbered.all() and (_ALLOWED[left, right] & shape).all()):
+        _fail_first(block, words, line, column)
+
+    separators = (right == CELL) | (right == LINE)
+    cell = np.cumsum(separators) - separators  # number of the token's cell in the block
+    new_line = right == LINE
+    row = np.cumsum(new_line) - new_line
+    row_start = np.concatenate((np.array([1 - column]), cell[new_line] + 1))
+    keep = filled[~closing]
+    kept = ~closing
+    rows = row[keep]
+    return (
+        code[kept],
+        stage[kept].astype(np.int32),
+        microbatch[kept].astype(np.int32),
+        backward[kept],
+        (rows + line).astype(np.int32),
+        (cell[keep] - row_start[rows] + 1).astype(np.int32),
+    )
+
+
+def _words(
+    text: Bytes, run: Longs, run_stop: Longs, words: dict[bytes, tuple[Kind, bool]]
+) -> tuple[Bytes, Bools]:
+    """Code of every run of letters; OVERLAP_CODE - 1 for a word not known."""
+    code = np.full(len(run), OVERLAP_CODE - 1, np.uint8)
+    backward = np.zeros(len(run), np.bool_)
+    length = run_stop - run
+    for size in {len(w) for w in (*words, OVERLAP)}:
+        these = np.flatnonzero(length == size)
+        if not len(these):
+            continue
+        letters = text[run[these][:, None] + np.arange(size)]
+        spelled = np.ascontiguousarray(letters).view(f"S{size}").ravel()
+        for word, (kind, is_backward) in words.items():
+            if len(word) == size:
+                hit = these[spelled == word]
+                code[hit] = kind
+                backward[hit] = is_backward
+        if len(OVERLAP) == size:
+            code[these[spelled == OVERLAP]] = OVERLAP_CODE
+    return code, backward
+
+
+def _numbers(text: Bytes, start: Longs, stop: Longs) -> tuple[Longs, Bools]:
+    """Decimal numbers in ``text[start:stop]``, -1 where empty, and whether each is
+    within the largest id."""
+    length = stop - start
+    value = np.where(length > 0, np.int64(0), np.int64(-1))
+    # Ten digits decide whether a number is too large; further ones are not read.
+    for digit in range(min(int(length.max(initial=0)), 10)):
+        here = np.flatnonzero(length > digit) if digit else np.flatnonzero(length)
+        value[here] = value[here] * 10 + (text[start[here] + digit] - 48)
+    return value, (value <= MAX_ID) & (length <= 10)
+
+
+# --- errors: find the first cell that is wrong, and say why -------------------
+
+
+def _locate(data: bytes, at: int) -> tuple[int, int]:
+    before = data[:at].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    row = before.rfind(b"\n") + 1
+    return before.count(b"\n") + 1, before.count(b",", row) + 1
+
+
+def _fail_long_cell(data: bytes, start: int) -> NoReturn:
+    line, column = _locate(data, start)
+    raise InputError(
+        f"found a cell of more than {BLOCK} characters; expected an action such as 0F1",
+        cause="This is not a table of actions.",
+        line=line,
+        column=column,
+    )
+
+
+def _fail_first(
+    block: bytes, words: dict[bytes, tuple[Kind, bool]], line: int, column: int
+) -> NoReturn:
+    names = "|".join(w.decode() for w in words if words[w][0] not in _UNNUMBERED)
+    bare = "|".join(w.decode() for w in words if words[w][0] in _UNNUMBERED)
+    compute = "|".join(w.decode() for w in words if words[w][0] <= Kind.W)
+    number = "0*[0-9]{1,10}"
+    good = re.compile(
+        rf"{number}(?:{names}){number}|{number}(?:{bare})|"
+        rf"\({number}(?:{compute}){number}(?:;{number}(?:{compute}){number})*\)OVERLAP_F_B|"
+    )
+    for row, cells in enumerate(block.decode("ascii").split("\n")):
+        for index, cell in enumerate(cells.split(",")):
+            large = any(int(n) > MAX_ID for n in re.findall("[0-9]+", cell[:200]))
+            if good.fullmatch(cell) is None or large:
+                expected, cause = _explain(cell, words, large)
+                shown = cell if len(cell) <= 40 else cell[:37] + "..."
+                raise InputError(
+                    f"found {shown!r}; expected {expected}",
+                    cause=cause,
+                    line=line + row,
+                    column=index + (column if row == 0 else 1),
+                )
+    raise AssertionError("the block was refused, but each of its cells is good")
+
+
+_UNNUMBERED = (Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD)
+
+
+def _explain(
+    cell: str, words: dict[bytes, tuple[Kind, bool]], large: bool
+) -> tuple[str, str | None]:
+    """(what was expected, the likely cause) for a cell that is no action."""
+    usual = "an action such as 0F1, 1SEND_B0 or 0UNSHARD"
+    letters = re.search("[A-Za-z_]+", cell)
+    word = letters.group() if letters else ""
+    if large:
+        return f"ids of at most {MAX_ID}", "Is a separator missing between two actions?"
+    if "-" in cell:
+        return "a stage and a microbatch of 0 or more", "Negative ids name nothing."
+    if word == "BW" and b"BW" not in words:
+        return (
+            "F, I, W or B",
+            "BW is the full backward of torch's older notation, in which B is the input "
+            "gradient alone. If this file is in it, say so: --notation older.",
+        )
+    if word == "I" and b"I" not in words:
+        return (
+            "F, B, W or BW (older notation)",
+            "I is the input gradient of torch's current notation; leave out --notation older.",
+        )
+    if ";" in cell and "(" not in cell:
+        return usual, "Are the cells separated by semicolons? Save the file with commas."
+    if "(" in cell or ")" in cell:
+        return "(action;action)OVERLAP_F_B", "Only compute actions overlap."
+    if word.upper() != word and word.upper().encode() in words:
+        return usual, f"Letters are upper case: {word.upper()}."
+    if word and word.encode() not in words:
+        known = ", ".join(w.decode() for w in words)
+        return f"one of {known}", f"{word} is no action that torch writes."
+    if re.fullmatch(rf"[0-9]+{word}[0-9]*[^0-9].*", cell):
+        return usual, "Something trails the action; torch's own reader would skip it."
+    if re.fullmatch("[A-Z_]+[0-9]*", cell):
+        return usual, "The stage, before the letter, is missing."
+    if word:
+        return usual, "The microbatch after the letter is missing or does not belong there."
+    return usual, None

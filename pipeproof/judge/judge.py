@@ -1,0 +1,164 @@
+"""Judge one target: run every check, replay what they find, measure the rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pipeproof.checks.memory import usage
+from pipeproof.checks.subject import Subject
+from pipeproof.checks.table import CHECKS, LATER
+from pipeproof.checks.telling import undetermined
+from pipeproof.engines.timing import timing
+from pipeproof.judge.excerpt import excerpts
+from pipeproof.judge.options import Options
+from pipeproof.judge.rows import SideBySide, own_capacity, program_rows, schedule_rows
+from pipeproof.program.ops import Kind
+from pipeproof.program.programs import Program
+from pipeproof.program.schedules import Schedule
+from pipeproof.program.transports import Transport
+from pipeproof.recipes import issuing
+from pipeproof.replay.confirm import confirm
+from pipeproof.verdict import CheckResult, Finding, Report, Status
+
+
+class EnginesDisagree(Exception):
+    """A finding that a step-by-step run of the program does not confirm: a
+    defect of pipeproof, never of the program."""
+
+
+def judge_schedule(file: str, schedule: Schedule, options: Options) -> Report:
+    """Report on a schedule under the recipe and transport of ``options``."""
+    program = issuing.build(schedule, options.recipe, options.schedule_transport)
+    wanted = not options.only or "deadlock" in options.only
+    rows = schedule_rows(schedule, program) if wanted else SideBySide((), {})
+    return _judge(file, program, rows, options)
+
+
+def judge_program(file: str, program: Program, options: Options) -> Report:
+    """Report on a program under its own transport, or the one asked for."""
+    if options.transport is not None:
+        program = replace(program, transport=program.transport.on_streams_of(options.transport))
+    blind = any("deadlock" in f.checks for f in program.details.features)
+    wanted = not blind and (not options.only or "deadlock" in options.only)
+    rows = program_rows(program) if wanted else SideBySide((), {})
+    return _judge(file, program, rows, options)
+
+
+def _judge(file: str, program: Program, rows: SideBySide, options: Options) -> Report:
+    base = program.transport.name.partition(":")[0]
+    subject = Subject(
+        program,
+        budget=_budget(program, options),
+        activation_bytes=options.activation_bytes,
+        rows=rows.rows,
+        implied_by=rows.shown_by.get(base) if rows.row(base) else None,
+    )
+    checks = tuple(_run_checks(subject, options))
+    findings = tuple(f for c in checks for f in c.findings)
+    return Report(
+        file=file,
+        name=program.name,
+        status=min((c.status for c in checks), default=Status.HOLDS),
+        transport=_transport(program),
+        sizes={
+            "ranks": program.ranks,
+            "stages": program.stages,
+            "microbatches": program.microbatches,
+            "ops": program.ops,
+        },
+        checks=checks,
+        transports=rows.rows,
+        metrics=_metrics(subject, options),
+        notes=_notes(program),
+        findings=findings,
+    )
+
+
+def _budget(program: Program, options: Options) -> dict[int, int]:
+    everywhere = options.budget.get(None)
+    budget = {r: everywhere for r in range(program.ranks) if everywhere is not None}
+    budget.update({r: units for r, units in options.budget.items() if r is not None})
+    return budget
+
+
+def _run_checks(subject: Subject, options: Options) -> list[CheckResult]:
+    results = []
+    for check in CHECKS:
+        if options.only and check.name not in options.only:
+            continue
+        start = time.perf_counter()
+        result = undetermined(subject, check.name) or check.run(subject)
+        replayed = tuple(_replayed(subject, f) for f in result.findings)
+        seconds = time.perf_counter() - start
+        results.append(replace(result, findings=replayed, seconds=seconds))
+    for name in LATER:
+        answer = undetermined(subject, name)
+        if answer is not None and (not options.only or name in options.only):
+            results.append(answer)
+    return results
+
+
+def _replayed(subject: Subject, finding: Finding) -> Finding:
+    program = subject.program
+    objection = confirm(program, program.transport, finding.counterexample)
+    if objection is not None:
+        raise EnginesDisagree(
+            f"{finding.check} found: {finding.message}. The step-by-step run says: {objection}"
+        )
+    return replace(finding, replayed=True, excerpts=excerpts(program, finding))
+
+
+def _transport(program: Program) -> Mapping[str, Any]:
+    t: Transport = program.transport
+    return {
+        "name": t.name,
+        "streams": t.streams.value,
+        "p2p": "rendezvous" if t.capacity == 0 else {"buffered": t.capacity},
+        "match": t.match.value,
+        "group": t.group.value,
+        "isend_progress": t.isend_progress.value,
+        "recipe": program.recipe,
+    }
+
+
+def _metrics(subject: Subject, options: Options) -> Mapping[str, Any]:
+    program = subject.program
+    metrics: dict[str, Any] = {"makespan": None}
+    blind = {c for f in program.details.features for c in f.checks}
+    if "order" not in blind:
+        measured = timing(program, options.costs)
+        if measured is not None:
+            metrics["makespan"] = measured.makespan
+            metrics["bubble"] = measured.bubble
+            metrics["idle"] = {str(r): t for r, t in enumerate(measured.idle)}
+    if "memory" not in blind:
+        used = usage(program, subject.rank)
+        peaks = {str(lane.rank): peak for lane, peak in zip(program.lanes, used.peak, strict=True)}
+        metrics["peak_memory"] = peaks
+        metrics["memory_unit"] = used.unit
+        if options.activation_bytes is not None and not used.allocates:
+            metrics["peak_bytes"] = {r: p * options.activation_bytes for r, p in peaks.items()}
+    metrics["messages"] = int(program.messages.send.sum())
+    if "deadlock" not in blind and (not options.only or "deadlock" in options.only):
+        base = program.transport.name.partition(":")[0]
+        row = next((r for r in subject.rows if r.name == base), None)
+        metrics["smallest_safe_capacity"] = (
+            row.capacity if row is not None else own_capacity(program)
+        )
+    return metrics
+
+
+def _notes(program: Program) -> tuple[str, ...]:
+    notes = list(program.notes)
+    if program.forward_only and program.complete:
+        notes.append("No backward is listed: judged as a forward-only (inference) schedule.")
+    trains = not program.forward_only and program.recipe == "torch"
+    if trains and not (program.kind == Kind.REDUCE_GRAD).any():
+        notes.append(
+            "No REDUCE_GRAD is listed: torch 2.13's runtime then neither divides the gradients "
+            "by the number of microbatches nor reduces them over replicas."
+        )
+    return tuple(notes)

@@ -1,0 +1,141 @@
+"""One plan under every transport, side by side.
+
+The presets are ordered: an order of events that is legal under one is legal
+under every more permissive one, and an execution whose sends and receives
+block where they are listed is legal under all of them, grouped or not. So the
+strictest is run first, and what it passes needs no further run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pipeproof.engines.events.build import build
+from pipeproof.engines.events.pairing import Pairing, pair
+from pipeproof.engines.events.run import run
+from pipeproof.program.programs import Program
+from pipeproof.program.schedules import Schedule
+from pipeproof.program.transports import PRESETS, Transport
+from pipeproof.recipes import issuing
+from pipeproof.verdict import Status, TransportRow
+
+SOUGHT_OPS = 200_000
+"""Beyond this many ops the smallest safe capacity is sought only for the
+required transport: each candidate is a run of the whole plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """The rows, and for each name that holds, the row whose run shows it."""
+
+    rows: tuple[TransportRow, ...]
+    shown_by: dict[str, str]
+
+    def row(self, name: str) -> TransportRow | None:
+        """The row of a name, if there is one."""
+        return next((r for r in self.rows if r.name == name), None)
+
+
+class _Plan:
+    """A program whose deadlock verdict is asked under several transports."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._pairings: dict[object, Pairing] = {}
+
+    def holds(self, transport: Transport) -> bool:
+        pairing = self._pairings.get(transport.match)
+        if pairing is None:
+            pairing = pair(self.program.messages, transport.match)
+            self._pairings[transport.match] = pairing
+        graph = build(self.program, transport, pairing)
+        return run(graph).finished(graph)
+
+    def smallest_capacity(self, transport: Transport) -> int | None:
+        """The fewest buffer slots at which the plan ends: None if no number helps."""
+        return smallest(
+            lambda slots: self.holds(transport.with_capacity(slots)),
+            len(self.program.messages.op),
+        )
+
+
+def smallest(holds: Callable[[int | None], bool], largest: int) -> int | None:
+    """The smallest capacity that holds, given that more never hurts."""
+    if holds(0):
+        return 0
+    if not holds(None):
+        return None
+    low, high = 0, 1
+    while high < largest and not holds(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def schedule_rows(schedule: Schedule, program: Program) -> SideBySide:
+    """Rows for a schedule: the presets under the recipe that made ``program``,
+    and beside them the recipes that block."""
+    own = program.transport
+    rendezvous = PRESETS["gloo"]
+    naive = issuing.build(schedule, "naive", rendezvous)
+    blocking = _Plan(naive)
+    if blocking.holds(rendezvous) and (schedule.lists_communication or schedule.ranks == 1):
+        names = (*PRESETS, "blocking", "grouped")
+        rows = tuple(TransportRow(name, Status.HOLDS, 0) for name in names)
+        return SideBySide(rows, dict.fromkeys(names, "blocking"))
+    grouped = _Plan(issuing.build(schedule, "grouped", rendezvous))
+    found, shown_by = _preset_rows(_Plan(program), own)
+    for name, plan in (("blocking", blocking), ("grouped", grouped)):
+        holds = plan.holds(rendezvous)
+        found.append(_row(name, plan, rendezvous, holds, own))
+        if holds:
+            shown_by[name] = name
+    return SideBySide(tuple(found), shown_by)
+
+
+def program_rows(program: Program) -> SideBySide:
+    """Rows for a program: its own matching and groups on each preset's streams.
+
+    Streams order only posted operations, so a program without any has none.
+    """
+    if not (program.request >= 0).any():
+        return SideBySide((), {})
+    found, shown_by = _preset_rows(_Plan(program), program.transport)
+    return SideBySide(tuple(found), shown_by)
+
+
+def own_capacity(program: Program) -> int | None:
+    """The smallest safe capacity on the program's own streams."""
+    transport = program.transport
+    return _Plan(program).smallest_capacity(replace(transport, capacity=0))
+
+
+def _preset_rows(plan: _Plan, own: Transport) -> tuple[list[TransportRow], dict[str, str]]:
+    rows: list[TransportRow] = []
+    shown_by: dict[str, str] = {}
+    stricter: str | None = None  # a stricter preset that holds
+    for name, preset in reversed(PRESETS.items()):
+        transport = own.on_streams_of(preset)
+        holds = stricter is not None or plan.holds(transport)
+        if holds:
+            stricter = stricter or name
+            shown_by[name] = stricter
+        rows.append(_row(name, plan, transport, holds, own))
+    return rows[::-1], shown_by
+
+
+def _row(
+    name: str, plan: _Plan, transport: Transport, holds: bool, own: Transport
+) -> TransportRow:
+    if holds:
+        return TransportRow(name, Status.HOLDS, 0)
+    required = own.name.partition(":")[0] == name
+    if plan.program.ops > SOUGHT_OPS and not required:
+        return TransportRow(name, Status.VIOLATED)
+    return TransportRow(name, Status.VIOLATED, plan.smallest_capacity(transport))

@@ -1,0 +1,207 @@
+"""Programs: a schedule with its communication, as flat arrays.
+
+One op is one position in a handful of parallel arrays, not an object: a
+million actions must cost microseconds each, from file to verdict. What few
+ops carry (labels, shapes, allocations) sits beside the arrays in sparse maps.
+Ops are numbered 0..n-1, lane after lane, so a lane is a range of numbers and
+"earlier on the same lane" is a comparison of integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from pipeproof.program.transports import Transport
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int32]
+    Longs = NDArray[np.int64]
+    Bytes = NDArray[np.uint8]
+    Bools = NDArray[np.bool_]
+
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+
+def _nothing() -> Mapping[Any, Any]:
+    return NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One in-order sequence of ops of a rank: ops ``first`` to ``stop - 1``."""
+
+    rank: int
+    name: str
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Every send and receive, alone or in a group: one end of a message a row.
+
+    Rows stand in the order of the ops that post them and, within a group, of
+    its members. Arrays of equal length: ``op`` the posting op, ``send`` True
+    for a send, ``rank`` and ``peer`` the acting and the other rank, ``payload``
+    the payload id (see ``ops.activation``), ``comm`` an index into the
+    program's ``comms``.
+    """
+
+    op: Ints
+    send: Bools
+    rank: Ints
+    peer: Ints
+    payload: Longs
+    comm: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Pairs (op, request): the op goes on only when the request has completed.
+
+    ``op`` ascends. A WAIT does nothing else; a compute op that has waits waits
+    first and then runs. Ops that post messages have none.
+    """
+
+    op: Ints
+    request: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where ops stand in the input: 1-based line and cell, 0 where there is none.
+
+    ``path`` gives a JSON path an op instead, where the input was JSON.
+    """
+
+    line: Ints
+    column: Ints
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a message end states about its tensor; None where it states nothing."""
+
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    count: int | None = None
+    buf: str | None = None  # the slot read by a send, filled by a receive
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What an op carries beside its arguments (PROGRAM_FORMAT, version 1)."""
+
+    label: str | None = None  # X and COLL; the parameter or name of other kinds
+    redo: bool = False  # may repeat
+    anywhere: bool = False  # may run on any rank
+    nodeps: bool = False  # has no data needs
+    alloc: tuple[tuple[str, int], ...] = ()  # (name, units), before the op
+    free: tuple[str, ...] = ()  # after it completes
+    writes: tuple[tuple[str, str], ...] = ()  # (slot, content)
+    reads: tuple[tuple[str, str], ...] = ()
+    needs: tuple[str, ...] = ()  # resources that must exist
+    more: Mapping[str, Any] = field(default_factory=_nothing)  # the rest, as validated
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """Something a program uses that some check gives no meaning to.
+
+    ``checks`` names the checks whose answer it may change; they answer
+    *undetermined* instead of guessing.
+    """
+
+    name: str
+    where: str
+    checks: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """The sparse part of a program; empty for a torch CSV."""
+
+    names: tuple[str, ...] = ()  # payloads that are neither act nor grad
+    comms: tuple[str, ...] = ("",)
+    requests: tuple[str, ...] = ()  # the producer's id of each request
+    attributes: Mapping[int, Attributes] = field(default_factory=_nothing)  # by op
+    traits: Mapping[int, Traits] = field(default_factory=_nothing)  # by message row
+    held: frozenset[tuple[int, int]] = frozenset()  # (rank, payload) before the first op
+    resources: frozenset[tuple[int, str]] = frozenset()  # (rank, resource), likewise
+    budget: Mapping[int, int] = field(default_factory=_nothing)  # units a rank
+    leak_check: bool = False
+    may_remain: frozenset[str] = frozenset()
+    layers: tuple[tuple[int, ...], ...] | None = None  # of each stage, in order
+    n_layers: int | None = None
+    features: tuple[Feature, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One step of a pipeline: what every rank executes, in order.
+
+    Arrays, one entry an op: ``kind`` (codes of ``ops.Kind``), ``stage`` and
+    ``microbatch`` (-1 where an op has none), ``request`` (the number of the
+    request it posts, -1 for a blocking op). ``hosts[s]`` is the ranks that
+    host stage ``s``; an empty tuple says that nothing is known about it.
+    ``complete`` demands that every stage runs every microbatch; otherwise the
+    program may be a fragment of a longer run.
+    """
+
+    name: str
+    ranks: int
+    stages: int
+    microbatches: int
+    hosts: tuple[tuple[int, ...], ...]
+    lanes: tuple[Lane, ...]
+    kind: Bytes
+    stage: Ints
+    microbatch: Ints
+    request: Ints
+    messages: Messages
+    waits: Waits
+    origin: Origin
+    transport: Transport
+    recipe: str | None = None  # how it was lowered from a schedule, if it was
+    complete: bool = False
+    forward_only: bool = False
+    notes: tuple[str, ...] = ()
+    details: Details = field(default_factory=Details)
+
+    @property
+    def ops(self) -> int:
+        """Number of ops."""
+        return len(self.kind)
+
+    def lane_of(self, op: int) -> int:
+        """Number of the lane that op stands on."""
+        low, high = 0, len(self.lanes) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if op < self.lanes[middle].stop:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def rank_of(self, op: int) -> int:
+        """The rank that executes op."""
+        return self.lanes[self.lane_of(op)].rank
+
+    def rows_of(self, op: int) -> range:
+        """The message rows that op posts."""
+        rows = self.messages.op
+        return range(int(rows.searchsorted(op, "left")), int(rows.searchsorted(op, "right")))
+
+    def requests_of(self, op: int) -> list[int]:
+        """The requests that op waits for."""
+        waits = self.waits.op
+        low, high = int(waits.searchsorted(op, "left")), int(waits.searchsorted(op, "right"))
+        return [int(r) for r in self.waits.request[low:high]]

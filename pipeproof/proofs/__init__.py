@@ -1,0 +1,1 @@
+"""Proofs: certificates of what holds, and the small programs that re-check them."""

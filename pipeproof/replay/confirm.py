@@ -1,0 +1,305 @@
+"""Re-enacting counterexamples: is what they claim so?
+
+A claim is confirmed from the program alone, without knowing how it was found:
+by running the model, by reading the lane it speaks of, or by counting.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from pipeproof.program.notation import message_text, op_text, payload_name
+from pipeproof.program.ops import COMPUTE, LETTER, SHARDING, Kind, activation, gradient
+from pipeproof.program.programs import Program
+from pipeproof.program.transports import Transport
+from pipeproof.replay.layout import NOBODY, pairing
+from pipeproof.replay.ledger import (
+    NO_TRAITS,
+    SHARDED,
+    Compute,
+    at_end,
+    at_op,
+    attributes_of,
+    compute_of,
+    shards,
+)
+from pipeproof.replay.model import Model
+from pipeproof.verdict import (
+    Counterexample,
+    Crossed,
+    Exceeds,
+    Illegal,
+    InFlight,
+    Lacks,
+    Misplaced,
+    Partition,
+    Ran,
+    Remains,
+    Sharding,
+    Stuck,
+    Unmatched,
+)
+
+
+def confirm(program: Program, transport: Transport, counterexample: Counterexample) -> str | None:
+    """None where the claim is confirmed, otherwise a sentence that says what differed.
+
+    Raises ``Unsupported`` where the claim needs a run of a program that the
+    model gives no meaning to.
+    """
+    claim, moves = counterexample.claim, counterexample.moves
+    match claim:
+        case Stuck():
+            return _stuck(program, transport, claim, moves)
+        case Crossed():
+            return _crossed(program, transport, claim)
+        case Unmatched():
+            return _unmatched(program, transport, claim)
+        case Ran():
+            return _ran(program, claim)
+        case Misplaced():
+            return _misplaced(program, claim)
+        case Lacks():
+            return _lacks(program, claim, moves)
+        case Sharding():
+            return _sharding(program, claim)
+        case InFlight():
+            return _in_flight(program, claim, moves)
+        case Exceeds():
+            return _exceeds(program, claim, moves)
+        case Illegal():
+            return _illegal(program, claim, moves)
+        case Remains():
+            return _remains(program, claim)
+        case Partition():
+            return _partition(program)
+        case _:
+            assert_never(claim)
+
+
+# --- confirmed by a run -------------------------------------------------------
+
+
+def _stuck(
+    program: Program, transport: Transport, claim: Stuck, moves: tuple[int, ...]
+) -> str | None:
+    outcome = Model(program, transport).run()
+    if not outcome.stuck:
+        return "The program runs to its end: nothing is stuck."
+    if tuple(sorted(claim.ops)) != outcome.stuck:
+        return f"The run is stuck at {_texts(program, outcome.stuck)}, not at " + (
+            f"{_texts(program, claim.ops)}."
+        )
+    if tuple(moves) != outcome.completed:
+        return f"Before it is stuck, the lanes complete {_counts(outcome.completed)} ops, " + (
+            f"not {_counts(moves)}."
+        )
+    return None
+
+
+def _unmatched(program: Program, transport: Transport, claim: Unmatched) -> str | None:
+    outcome = Model(program, transport).run()
+    if outcome.stuck:
+        return f"The program does not reach its end: stuck at {_texts(program, outcome.stuck)}."
+    if claim.row not in outcome.unmatched:
+        return f"{message_text(program, claim.row)} meets its counterpart."
+    return None
+
+
+def _crossed(program: Program, transport: Transport, claim: Crossed) -> str | None:
+    send, recv = claim.send, claim.recv
+    meets = pairing(program, transport.match)[send]
+    if not program.messages.send[send] or program.messages.send[recv] or meets != recv:
+        other = "nothing" if meets == NOBODY else message_text(program, meets)
+        return f"{message_text(program, send)} meets {other}, not {message_text(program, recv)}."
+    if claim.trait == "payload":
+        differ = program.messages.payload[send] != program.messages.payload[recv]
+    elif claim.trait in ("shape", "dtype", "count"):
+        sent, expected = (
+            getattr(program.details.traits.get(row, NO_TRAITS), claim.trait)
+            for row in (send, recv)
+        )
+        differ = sent is not None and expected is not None and sent != expected
+    else:
+        return f"A message has no {claim.trait}."
+    if not differ:
+        return f"The two ends of {message_text(program, send)} agree in {claim.trait}."
+    return None
+
+
+# --- confirmed by counting ----------------------------------------------------
+
+
+def _ran(program: Program, claim: Ran) -> str | None:
+    wanted = Compute(claim.kind, claim.stage, claim.microbatch)
+    same = (program.kind == wanted.kind) & (program.stage == wanted.stage)
+    ops = (same & (program.microbatch == wanted.microbatch)).nonzero()[0].tolist()
+    times = sum(not attributes_of(program, op).redo for op in ops)
+    name = _compute_text(wanted)
+    if times != claim.times:
+        return f"{name} runs {times} times, not {claim.times}."
+    if claim.expected not in (0, 1):
+        return f"No step needs {name} {claim.expected} times."
+    in_range = 0 <= claim.stage < program.stages and 0 <= claim.microbatch < program.microbatches
+    if claim.expected and not in_range:
+        return f"There is no {name} in a step of this size, so none is expected."
+    if times == claim.expected:
+        return f"{name} runs {times} times, as expected."
+    return None
+
+
+def _misplaced(program: Program, claim: Misplaced) -> str | None:
+    op, stage = claim.op, int(program.stage[claim.op])
+    if attributes_of(program, op).anywhere:
+        return f"{op_text(program, op)} may run anywhere."
+    if int(program.kind[op]) not in (*COMPUTE, *SHARDING):
+        return f"{op_text(program, op)} acts on no stage."
+    if not 0 <= stage < len(program.hosts) or not program.hosts[stage]:
+        return f"Nothing is known about the hosts of stage {stage}."
+    if program.rank_of(op) in program.hosts[stage]:
+        return f"Rank {program.rank_of(op)} hosts stage {stage}."
+    return None
+
+
+def _partition(program: Program) -> str | None:
+    layers, count = program.details.layers, program.details.n_layers
+    if layers is None or count is None:
+        return "The program does not say which layers its stages have."
+    if [layer for stage in layers for layer in stage] == list(range(count)):
+        return f"The layers of the stages are 0 to {count - 1}, once each."
+    return None
+
+
+# --- confirmed by reading a lane ----------------------------------------------
+
+
+def data_needs(program: Program, op: int) -> tuple[set[int], set[Compute]]:
+    """What must be on the rank before op: payloads, and computes that ran there."""
+    payloads: set[int] = set()
+    computes: set[Compute] = set()
+    own = compute_of(program, op)
+    kind, stage, microbatch = own.kind, own.stage, own.microbatch
+    if attributes_of(program, op).nodeps:
+        return payloads, computes
+    if kind == Kind.F and stage > 0 and microbatch >= 0:
+        payloads.add(activation(stage - 1, microbatch))
+    if kind in (Kind.B, Kind.I):
+        computes.add(Compute(Kind.F, stage, microbatch))
+        if stage != program.stages - 1 and stage >= -1 and microbatch >= 0:
+            payloads.add(gradient(stage + 1, microbatch))
+    if kind == Kind.W:
+        computes.add(Compute(Kind.I, stage, microbatch))
+    if kind == Kind.R:
+        computes.add(Compute(Kind.F, stage, microbatch))
+    for row in program.rows_of(op):
+        payload = int(program.messages.payload[row])
+        if program.messages.send[row] and payload >= 0:  # named payloads are free
+            payloads.add(payload)
+    return payloads, computes
+
+
+def _lacks(program: Program, claim: Lacks, moves: tuple[int, ...]) -> str | None:
+    text = op_text(program, claim.op)
+    payloads, computes = data_needs(program, claim.op)
+    ledger = at_op(program, claim.op, moves)
+    if claim.payload is not None:
+        name = payload_name(program, claim.payload)
+        if claim.payload not in payloads:
+            return f"{text} does not need {name}."
+        if claim.payload in ledger.payloads:
+            return f"When {text} is reached, its rank has {name}."
+    elif claim.kind is not None:
+        stage, microbatch = int(program.stage[claim.op]), int(program.microbatch[claim.op])
+        first = Compute(claim.kind, stage, microbatch)
+        if first not in computes:
+            return f"{text} does not need {_compute_text(first)}."
+        if first in ledger.ran:
+            return f"{_compute_text(first)} ran before {text}."
+    else:
+        return "The claim does not say what is missing."
+    return None
+
+
+def _sharding(program: Program, claim: Sharding) -> str | None:
+    wrong, _ = shards(program, program.lanes[program.lane_of(claim.op)])
+    if claim.op not in wrong:
+        return f"{op_text(program, claim.op)} agrees with the state of its stage's parameters."
+    return None
+
+
+def _in_flight(program: Program, claim: InFlight, moves: tuple[int, ...]) -> str | None:
+    if claim.poster not in at_op(program, claim.op, moves).pending.values():
+        return f"When {op_text(program, claim.op)} is reached, nothing is pending that " + (
+            f"{op_text(program, claim.poster)} posted."
+        )
+    return None
+
+
+def _exceeds(program: Program, claim: Exceeds, moves: tuple[int, ...]) -> str | None:
+    units = at_op(program, claim.op, moves).units
+    if units != claim.units:
+        return f"At {op_text(program, claim.op)} its rank holds {units} units, not {claim.units}."
+    if units <= claim.budget:
+        return f"{units} units are within the budget of {claim.budget}."
+    return None
+
+
+def _illegal(program: Program, claim: Illegal, moves: tuple[int, ...]) -> str | None:
+    op, what = claim.op, claim.what
+    attributes, ledger = attributes_of(program, op), at_op(program, op, moves)
+    concerned = False
+    if what in attributes.free:
+        concerned = True
+        if what not in ledger.live:
+            return None
+    if what in attributes.needs and program.kind[op] != Kind.MAKE:
+        concerned = True
+        if what not in ledger.resources:
+            return None
+    for slot, content in _contents_read(program, op):
+        if what == f"slot {slot}":
+            concerned = True
+            if ledger.slots.get(slot) != content:
+                return None
+    if concerned:
+        return f"When {op_text(program, op)} is reached, {what} is as it expects."
+    return f"{op_text(program, op)} does not free, drop, need or read {what}."
+
+
+def _contents_read(program: Program, op: int) -> list[tuple[str, str]]:
+    """The slots that op reads, with the content it expects there."""
+    reads = list(attributes_of(program, op).reads)
+    for row in program.rows_of(op):
+        slot = program.details.traits.get(row, NO_TRAITS).buf
+        if program.messages.send[row] and slot is not None:
+            reads.append((slot, payload_name(program, int(program.messages.payload[row]))))
+    return reads
+
+
+def _remains(program: Program, claim: Remains) -> str | None:
+    if claim.what in program.details.may_remain:
+        return f"{claim.what} may remain."
+    held = set(at_end(program, claim.rank).live)
+    for lane in program.lanes:
+        if lane.rank == claim.rank:
+            _, state = shards(program, lane)
+            held |= {f"parameters of stage {s}" for s, now in state.items() if now != SHARDED}
+    if claim.what not in held:
+        return f"Rank {claim.rank} does not end with {claim.what}."
+    return None
+
+
+# --- words --------------------------------------------------------------------
+
+
+def _compute_text(compute: Compute) -> str:
+    kind = Kind(compute.kind)
+    return f"{compute.stage}{LETTER.get(kind, kind.name)}{compute.microbatch}"
+
+
+def _texts(program: Program, ops: tuple[int, ...]) -> str:
+    return ", ".join(f"rank {program.rank_of(op)} {op_text(program, op)}" for op in ops)
+
+
+def _counts(counts: tuple[int, ...]) -> str:
+    return ", ".join(map(str, counts))

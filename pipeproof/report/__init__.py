@@ -1,0 +1,1 @@
+"""Reports: strings out of report values. Nothing here prints or decides."""

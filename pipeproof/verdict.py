@@ -1,0 +1,277 @@
+"""Verdicts: what a check found, and what a counterexample claims.
+
+A finding carries a *claim*: a small statement that a step-by-step run of the
+program can confirm or refute without knowing how it was found. Every finding
+is confirmed that way before it is printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Any
+
+from pipeproof.program.notation import Place
+from pipeproof.program.programs import NOTHING
+
+
+def _nothing() -> Mapping[Any, Any]:
+    return NOTHING
+
+
+class Status(IntEnum):
+    """Worst first, so that the worst of several is their minimum."""
+
+    VIOLATED = 0
+    UNDETERMINED = 1
+    HOLDS = 2
+
+    @property
+    def word(self) -> str:
+        """The word of the JSON report."""
+        return self.name.lower()
+
+
+class Verdict(Enum):
+    """The word that every finding carries exactly one of."""
+
+    DEADLOCK = "deadlock"
+    ORDER = "order-violation"
+    MISMATCH = "mismatch"
+    VERSION = "version-violation"
+    MEMORY = "memory-exceeded"
+    NUMERIC = "numeric-mismatch"
+    LEAK = "leak"
+    RACE = "race"
+    CLAIM = "claim-violated"
+
+
+# --- claims -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """No legal move is left and these ops (one a blocked lane) cannot complete."""
+
+    ops: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Crossed:
+    """These two message rows meet although they differ in ``trait``."""
+
+    send: int
+    recv: int
+    trait: str  # "payload", "shape", "dtype" or "count"
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """The program runs to its end and this posted message row met nothing."""
+
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How often (kind, stage, microbatch) runs is not what the step needs."""
+
+    kind: int
+    stage: int
+    microbatch: int
+    times: int
+    expected: int
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """The op runs on a rank that does not host its stage."""
+
+    op: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lacks:
+    """When its lane reaches the op, what it needs is not there.
+
+    ``payload`` names a missing input, else ``kind`` a compute of the same
+    stage and microbatch that must come first.
+    """
+
+    op: int
+    payload: int | None = None
+    kind: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """The op breaks the state its stage's sharded parameters are in."""
+
+    op: int
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """When its lane reaches ``op``, the request posted by ``poster`` is pending."""
+
+    op: int
+    poster: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exceeds:
+    """At op, its rank holds ``units``, more than its budget."""
+
+    op: int
+    units: int
+    budget: int
+
+
+@dataclass(frozen=True, slots=True)
+class Illegal:
+    """The op frees, drops, needs or reads what is not there (``what``)."""
+
+    op: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """The rank ends the step still holding ``what``."""
+
+    rank: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The layers of the stages, in order, are not 0..n-1 once each."""
+
+
+Claim = (
+    Stuck
+    | Crossed
+    | Unmatched
+    | Ran
+    | Misplaced
+    | Lacks
+    | Sharding
+    | InFlight
+    | Exceeds
+    | Illegal
+    | Remains
+    | Partition
+)
+
+
+# --- results ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One sentence of the story: who, where, and why."""
+
+    where: Place
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """What happens: ``moves[i]`` ops of lane i complete, and then ``claim`` is so.
+
+    ``steps`` tell it, one sentence each; where ``cyclic``, the last waits for
+    the first.
+    """
+
+    claim: Claim
+    moves: tuple[int, ...]
+    steps: tuple[Step, ...]
+    cyclic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A stretch of one lane around a finding: consecutive ops from ``first`` on.
+
+    ``marks`` has a word an op: ``done``, ``stuck`` (its lane cannot get past
+    it), ``in flight`` (posted, not completed), ``here`` (the finding's op) or
+    the empty string.
+    """
+
+    rank: int
+    lane: str
+    first: int
+    ops: tuple[str, ...]
+    marks: tuple[str, ...]
+    before: int  # ops left out before
+    after: int  # and after
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One defect. ``count`` says how many of its kind there are; it is the first.
+
+    ``message`` says what is wrong, ``cause`` the usual reason, ``cures`` what
+    would make it hold.
+    """
+
+    check: str
+    verdict: Verdict
+    message: str
+    where: tuple[Place, ...]
+    counterexample: Counterexample
+    cause: str = ""
+    cures: tuple[str, ...] = ()
+    count: int = 1
+    replayed: bool = False
+    excerpts: tuple[Excerpt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The answer of one check.
+
+    ``evidence`` is what a *holds* rests on (plain values, ready for JSON);
+    ``reason`` says why an answer is undetermined; ``summary`` is one line.
+    """
+
+    check: str
+    status: Status
+    scope: str
+    engine: str
+    summary: str
+    evidence: Mapping[str, Any] = field(default_factory=_nothing)
+    reason: str | None = None
+    findings: tuple[Finding, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TransportRow:
+    """Whether a plan runs to its end under one transport.
+
+    ``capacity`` is the smallest number of buffer slots at which it does: 0 as
+    a rendezvous, None at none; -1 where it was not sought.
+    """
+
+    name: str
+    status: Status
+    capacity: int | None = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything known about one target: a file, a case, or a named schedule."""
+
+    file: str
+    name: str
+    status: Status
+    transport: Mapping[str, Any] = field(default_factory=_nothing)
+    sizes: Mapping[str, int] = field(default_factory=_nothing)
+    checks: tuple[CheckResult, ...] = ()
+    transports: tuple[TransportRow, ...] = ()
+    metrics: Mapping[str, Any] = field(default_factory=_nothing)
+    notes: tuple[str, ...] = ()
+    error: Mapping[str, Any] | None = None
+    findings: tuple[Finding, ...] = field(default=())
