@@ -1,10 +1,6 @@
 """memory: what each rank holds at once, and whether it fits its budget.
 
-Where a program allocates and frees, its units are counted: an allocation lives
-from before its op to after the op that frees it. Otherwise the units are live
-activations: the forward of (stage, microbatch) leaves one, and its backward,
-or its weight gradient where the backward is split, gives it back.
-
+What counts as a unit, and what a rank holds over time, is in ``usage``.
 Every rank has one lane, and frees happen on it; so the peak over every legal
 timing is the peak in program order, and exact.
 """
@@ -12,17 +8,15 @@ timing is the peak in program order, and exact.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pipeproof.checks.subject import Subject
 from pipeproof.checks.telling import finding, result
-from pipeproof.program.keys import dense
+from pipeproof.checks.usage import Usage
 from pipeproof.program.notation import op_text
 from pipeproof.program.ops import Kind
-from pipeproof.program.programs import Program
 from pipeproof.verdict import (
     CheckResult,
     Exceeds,
@@ -33,28 +27,16 @@ from pipeproof.verdict import (
 )
 
 if TYPE_CHECKING:
-    from pipeproof.program.programs import Ints, Longs
+    pass
 
 NAME = "memory"
 TITLE = "no rank holds more than its budget, and nothing is left over"
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """``held[op]`` is what op's rank holds while op runs; ``peak`` and ``peak_op``
-    are a lane's largest, in order of the lanes."""
-
-    held: Longs
-    peak: tuple[int, ...]
-    peak_op: tuple[int, ...]
-    unit: str  # "live activations" or "units"
-    allocates: bool
-
-
 def check(subject: Subject) -> CheckResult:
     """Compare every rank's peak with its budget; look for what is left over."""
     program = subject.program
-    used = usage(program, subject.rank)
+    used = subject.usage
     found = [
         *_over_budget(subject, used),
         *_bad_frees(subject),
@@ -96,58 +78,6 @@ def _budget(subject: Subject) -> dict[int, int]:
     for rank, units in subject.budget.items():
         budget[rank] = min(units, budget.get(rank, units))
     return budget
-
-
-def usage(program: Program, rank: Ints) -> Usage:
-    """What each rank holds over time."""
-    before, after, allocates = _changes(program, rank)
-    total = np.cumsum(before - np.concatenate(([0], after[:-1])))
-    held = np.empty(program.ops, np.int64)
-    peaks, ops = [], []
-    for lane in program.lanes:
-        if lane.stop == lane.first:
-            peaks.append(0)
-            ops.append(-1)
-            continue
-        base = total[lane.first - 1] - after[lane.first - 1] if lane.first else 0
-        held[lane.first : lane.stop] = total[lane.first : lane.stop] - base
-        at = int(held[lane.first : lane.stop].argmax()) + lane.first
-        peaks.append(max(0, int(held[at])))
-        ops.append(at)
-    unit = "units" if allocates else "live activations"
-    return Usage(held, tuple(peaks), tuple(ops), unit, allocates)
-
-
-def _changes(program: Program, rank: Ints) -> tuple[Longs, Longs, bool]:
-    """What each op takes before it runs, what it gives back after, and whether
-    the program says so itself."""
-    before, after = np.zeros(program.ops, np.int64), np.zeros(program.ops, np.int64)
-    attributes = program.details.attributes
-    if any(a.alloc for a in attributes.values()):
-        live: dict[tuple[int, str], int] = {}
-        for op in sorted(attributes):
-            for name, units in attributes[op].alloc:
-                before[op] += units
-                live[int(rank[op]), name] = live.get((int(rank[op]), name), 0) + units
-            for name in attributes[op].free:
-                after[op] += live.pop((int(rank[op]), name), 0)
-        return before, after, True
-    computes = np.flatnonzero(
-        (program.kind <= Kind.W) & (program.stage >= 0) & (program.microbatch >= 0)
-    )
-    key, size = dense(rank[computes], program.stage[computes], program.microbatch[computes])
-    kind = program.kind[computes]
-    made = np.full(size, program.ops, np.int64)
-    freed = np.full(size, -1, np.int64)
-    forward = kind == Kind.F
-    made[key[forward][::-1]] = computes[forward][::-1]
-    for last in (Kind.W, Kind.B):  # a full backward, where there is one, decides
-        here = kind == last
-        freed[key[here][::-1]] = computes[here][::-1]
-    np.add.at(before, computes[forward], 1)
-    gone = freed > made
-    np.add.at(after, freed[gone], 1)
-    return before, after, False
 
 
 def _over_budget(subject: Subject, used: Usage) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipeproof.checks.holdings import Holdings, holdings
+from pipeproof.checks.usage import Usage, usage
 from pipeproof.engines.events.build import build
 from pipeproof.engines.events.graph import EventGraph
 from pipeproof.engines.events.pairing import Pairing, pair
@@ -62,6 +63,11 @@ class Subject:
     def runs_to_end(self) -> bool:
         """Whether nothing gets stuck."""
         return self.implied_by is not None or self.run.finished(self.graph)
+
+    @cached_property
+    def usage(self) -> Usage:
+        """What each rank holds over time."""
+        return usage(self.program, self.rank)
 
     @cached_property
     def holdings(self) -> Holdings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -124,6 +125,8 @@ def command(
     FILE is a torch action CSV, a program or case in JSON, a folder of them,
     or - for standard input.
     """
+    # Arrays and long lists of numbers, no cycles: the collector would only walk them.
+    gc.disable()
     if not files:
         raise click.UsageError("no FILE given; expected files, folders, or - for standard input")
     options = Options(

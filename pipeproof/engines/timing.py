@@ -60,30 +60,49 @@ class Timing:
 
 def timing(program: Program, costs: Costs) -> Timing | None:
     """Time of one step, or None where the compute ops wait for each other in a
-    circle and no execution has a time."""
+    circle and no execution has a time.
+
+    Along a lane times are prefix sums of durations, plus an offset that grows
+    where an input arrives late. Only those places are walked one by one.
+    """
     computes = np.flatnonzero(program.kind <= Kind.R)
     if not len(computes):
         return None
     producer, remote = _producers(program, computes)
     cost = np.array([costs.of(Kind(k)) for k in range(Kind.R + 1)])
-    duration = cost[program.kind[computes]].tolist()
+    duration = cost[program.kind[computes]]
     lanes = [lane for lane in program.lanes if lane.stop > lane.first]
-    bounds = np.searchsorted(computes, [lane.first for lane in lanes] + [program.ops]).tolist()
-    finish, starts = _longest(
-        duration, producer.tolist(), (remote * 1).tolist(), bounds, costs.comm
-    )
-    if finish is None:
+    bounds = np.searchsorted(computes, [lane.first for lane in lanes] + [program.ops])
+    lane = np.repeat(np.arange(len(lanes)), np.diff(bounds))
+    total = np.cumsum(duration)
+    before_lane = (total - duration)[np.minimum(bounds[:-1], len(computes) - 1)]
+    end = total - before_lane[lane]  # when each op ends if its lane never waits
+    begin = end - duration
+
+    gates = np.flatnonzero(producer >= 0)
+    source = producer[gates]
+    passed = np.cumsum(producer >= 0)  # gates up to and with each op
+    # The gate that sets the offset at the source, -1 where none stands before it.
+    first_gate = np.searchsorted(gates, bounds[:-1])
+    setter = passed[source] - 1
+    setter[setter < first_gate[lane[source]]] = -1
+    late = end[source] - begin[gates] + np.where(remote[gates], costs.comm, 0)
+    offset = _offsets(setter.tolist(), late.tolist(), [*first_gate.tolist(), len(gates)])
+    if offset is None:
         return None
-    busy: dict[int, Number] = dict.fromkeys(range(program.ranks), 0)
-    span: dict[int, Number] = dict(busy)
-    for i, lane in enumerate(lanes):
+    offsets = np.append(np.array(offset, end.dtype), 0)
+    at = passed - 1
+    at[at < first_gate[lane]] = -1
+    end = end + offsets[at]
+    busy, span = np.zeros(program.ranks), np.zeros(program.ranks)
+    for i, entry in enumerate(lanes):
         low, high = bounds[i], bounds[i + 1]
         if low < high:
-            busy[lane.rank] += sum(duration[low:high])
-            span[lane.rank] = max(span[lane.rank], finish[high - 1] - starts[i])
-    makespan = max(finish)
+            busy[entry.rank] += duration[low:high].sum()
+            starts = end[low] - duration[low]
+            span[entry.rank] = max(span[entry.rank], end[high - 1] - starts)
     return Timing(
-        _plain(makespan), tuple(map(_plain, busy.values())), tuple(map(_plain, span.values()))
+        _plain(end.max()), tuple(map(_plain, busy.tolist())), tuple(map(_plain, span.tolist()))
     )
 
 
@@ -118,41 +137,39 @@ def _rank_of(program: Program) -> Ints:
     return np.repeat(ranks, [lane.stop - lane.first for lane in program.lanes])
 
 
-def _longest(
-    duration: list[Number],
-    producer: list[int],
-    remote: list[int],
-    bounds: list[int],
-    latency: Number,
-) -> tuple[list[Number] | None, list[Number]]:
-    """Finish times, one resumable walk a lane; None where a circle blocks it."""
-    finish: list[Number] = [-1] * len(duration)
+def _offsets(setter: list[int], late: list[Number], bounds: list[int]) -> list[Number] | None:
+    """The offset of its lane from each gate on, one resumable walk a lane.
+
+    Gate i is held until the offset at ``setter[i]`` (0 for -1) plus ``late[i]``.
+    None where a circle blocks the walk.
+    """
     lanes = len(bounds) - 1
+    offset: list[Number] = [0] * (len(setter) + 1)  # the last is that of no gate
     at = bounds[:lanes]
-    clock: list[Number] = [0] * lanes
-    starts: list[Number] = [0] * lanes
-    parked: dict[int, list[int]] = {}
+    known = bytearray(len(setter) + 1)
+    known[-1] = 1
+    current: list[Number] = [0] * lanes
+    lane_of = np.repeat(np.arange(lanes), np.diff(bounds)).tolist()
+    parked: list[list[tuple[int, int]]] = [[] for _ in range(lanes)]  # (gate, who)
     ready = list(range(lanes - 1, -1, -1))
     while ready:
         lane = ready.pop()
-        i, stop, now = at[lane], bounds[lane + 1], clock[lane]
-        while i < stop:
-            source = producer[i]
-            if source >= 0:
-                arrival = finish[source]
-                if arrival < 0:
-                    parked.setdefault(source, []).append(lane)
-                    break
-                if remote[i]:
-                    arrival += latency
-                if arrival > now:
-                    now = arrival
-            if i == bounds[lane]:
-                starts[lane] = now
-            now += duration[i]
-            finish[i] = now
-            if i in parked:
-                ready.extend(parked.pop(i))
-            i += 1
-        at[lane], clock[lane] = i, now
-    return (None if parked else finish), starts
+        first, stop, now = at[lane], bounds[lane + 1], current[lane]
+        gate = first
+        while gate < stop:
+            source = setter[gate]
+            if not known[source]:
+                parked[lane_of[source]].append((source, lane))
+                break
+            arrival = offset[source] + late[gate]
+            if arrival > now:
+                now = arrival
+            offset[gate] = now
+            known[gate] = 1
+            gate += 1
+        at[lane], current[lane] = gate, now
+        waiting = parked[lane]
+        if waiting and gate > first:
+            parked[lane] = [entry for entry in waiting if entry[0] >= gate]
+            ready.extend([who for source, who in waiting if source < gate])
+    return None if any(parked) else offset[:-1]

@@ -26,7 +26,7 @@ from pipeproof.formats.json_values import (
     wrong,
 )
 from pipeproof.formats.program_attributes import linear_forms
-from pipeproof.formats.program_features import FEATURES, StatedDetails
+from pipeproof.formats.program_features import FEATURES
 from pipeproof.formats.program_messages import parse_payload
 from pipeproof.program.programs import Details
 
@@ -171,8 +171,10 @@ def read_details(stated: Stated, path: str, lists: Lists, stages: int) -> Detail
         values["layers"] = tuple(lists.layers.get(stage, ()) for stage in range(stages))
     if "n_layers" in stated:
         values["n_layers"] = _stated_count(stated, "n_layers", path)
-    kept = {key: read(stated, path, lists) for key, read in _KEPT.items() if key in stated}
-    return StatedDetails(**values, stated=MappingProxyType(kept)) if kept else Details(**values)
+    values.update(
+        {key: read(stated, path, lists) for key, read in _DEMANDS.items() if key in stated}
+    )
+    return Details(**values)
 
 
 def stated_features(stated: Stated, path: str) -> dict[str, str]:
@@ -246,7 +248,7 @@ def _want_effects(stated: Stated, path: str, lists: Lists) -> Any:
     return MappingProxyType(counts)
 
 
-_KEPT: Mapping[str, Callable[[Stated, str, Lists], Any]] = {
+_DEMANDS: Mapping[str, Callable[[Stated, str, Lists], Any]] = {
     "groups": _groups,
     "want": _want,
     "replicas": _replicas,
@@ -254,4 +256,4 @@ _KEPT: Mapping[str, Callable[[Stated, str, Lists], Any]] = {
     "versions": _versions,
     "alias": _alias,
 }
-"""What a program keeps of its document without a field of `Details` for it."""
+"""Keys of the document that are fields of `Details` by the same name."""

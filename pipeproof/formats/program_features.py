@@ -8,10 +8,8 @@ not understand, and no check guesses.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
-from pipeproof.program.programs import NOTHING, Details, Feature
+from pipeproof.program.programs import Feature
 
 _ORDERING = frozenset({"order", "matching", "deadlock", "race", "memory"})
 _GRADIENTS = frozenset({"gradients"})
@@ -66,15 +64,3 @@ def _checks(name: str, first: Mapping[str, str]) -> frozenset[str]:
     # A step makes a new weight version, which matters once versions are compared.
     extra = _VERSIONS if name == "STEP" and "versions" in first else frozenset()
     return FEATURES[name] | extra
-
-
-@dataclass(frozen=True, slots=True)
-class StatedDetails(Details):
-    """Details of a document that states more than `Details` has fields for.
-
-    ``stated`` holds those keys of the document (``groups``, ``want``,
-    ``replicas``, ``want_effects``, ``versions``, ``alias``), validated, so
-    that the program can be printed without loss.
-    """
-
-    stated: Mapping[str, Any] = field(default_factory=lambda: NOTHING)

@@ -96,5 +96,9 @@ class MessageReader:
             return peer
         if peer == "any" and op.form.kind is Kind.RECV:
             return ANY
-        cause = "only a receive takes a message of any sender" if peer == "any" else None
+        cause = None
+        if peer == "any":
+            cause = "only a receive takes a message of any sender"
+        elif type(peer) is int:
+            cause = "ranks are those of n_ranks, or else of programs, placement and groups"
         raise wrong(op.written, op.arity, op.path, below("peer rank", self.ranks), cause)

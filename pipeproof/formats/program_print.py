@@ -13,7 +13,6 @@ from fractions import Fraction
 from typing import Any
 
 from pipeproof.formats.program_document import MAIN
-from pipeproof.formats.program_features import StatedDetails
 from pipeproof.formats.program_messages import ANY
 from pipeproof.formats.program_transport import print_transport
 from pipeproof.program.notation import op_text, payload_name
@@ -55,8 +54,9 @@ def _details(program: Program) -> Document:
         document["layers"] = {str(s): list(listed) for s, listed in enumerate(details.layers)}
     if details.n_layers is not None:
         document["n_layers"] = details.n_layers
-    if isinstance(details, StatedDetails):
-        document.update((key, _PRINT[key](value)) for key, value in details.stated.items())
+    for key in ("groups", "replicas", "want", "want_effects", "versions", "alias"):
+        if value := getattr(details, key):
+            document[key] = _PRINT[key](value)
     return document
 
 

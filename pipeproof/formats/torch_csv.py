@@ -12,7 +12,7 @@ Source: ``_Action`` in torch.distributed.pipelining.schedules, torch 2.13. The
 older dialect wrote ``B`` for the input gradient and ``BW`` for both; nothing in
 a file without ``BW`` tells the two apart, so it is an option, never a guess.
 
-A file is read in blocks of about a megabyte: each step below is one pass of
+A file is read in blocks of half a megabyte: each step below is one pass of
 array code over a block that still sits in the processor's cache.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pipeproof.program.programs import Bools, Bytes, Ints, Longs
 
-BLOCK = 1 << 20
+BLOCK = 1 << 19
 
 # Each word once: what it is, and whether a message is a gradient's.
 WORDS: dict[bytes, tuple[Kind, bool]] = {
@@ -56,6 +56,8 @@ OLDER_WORDS = {
 }
 OVERLAP = b"OVERLAP_F_B"
 OVERLAP_CODE = 255  # a code no Kind has; such tokens close a pair and vanish
+UNKNOWN = 254
+LONGEST_WORD = 11
 
 # Classes of bytes.
 DIGIT, LETTER, CELL, LINE, OPEN, SEMICOLON, CLOSE, OTHER = range(8)
@@ -63,6 +65,9 @@ _CLASS = np.full(256, OTHER, np.uint8)
 _CLASS[ord("0") : ord("9") + 1] = DIGIT
 _CLASS[ord("A") : ord("Z") + 1] = LETTER
 _CLASS[ord("_")] = LETTER
+_LETTERS = np.zeros(256, np.int64)
+_LETTERS[ord("A") : ord("Z") + 1] = np.arange(1, 27)
+_LETTERS[ord("_")] = 27
 _CLASS[[ord(c) for c in ",\n(;)"]] = [CELL, LINE, OPEN, SEMICOLON, CLOSE]
 
 # What may stand between two boundaries: nothing, an action, or the name of an
@@ -185,7 +190,8 @@ def _read_block(
     if not whole:
         _fail_first(block, words, line, column)
 
-    code, backward = _words(text, run, run_stop, words)
+    padded = np.frombuffer(block + bytes(LONGEST_WORD), np.uint8)
+    code, backward = _words(padded, run, run_stop, words)
     stage, stage_ok = _numbers(text, token, run)
     microbatch, microbatch_ok = _numbers(text, run_stop, token_stop)
 
@@ -199,7 +205,7 @@ def _read_block(
         (token == run) & (token_stop == run_stop),
         (stage >= 0) & stage_ok & ((microbatch < 0) == unnumbered) & microbatch_ok,
     )
-    known = code != OVERLAP_CODE - 1
+    known = code != UNKNOWN
     if not (known.all() and numbered.all() and (_ALLOWED[left, right] & shape).all()):
         _fail_first(block, words, line, column)
 
@@ -221,26 +227,33 @@ def _read_block(
     )
 
 
+def _spelling(word: bytes) -> int:
+    """A word as one number: five bits a letter, so that eleven letters fit."""
+    return sum(int(_LETTERS[c]) << 5 * i for i, c in enumerate(word))
+
+
 def _words(
     text: Bytes, run: Longs, run_stop: Longs, words: dict[bytes, tuple[Kind, bool]]
 ) -> tuple[Bytes, Bools]:
-    """Code of every run of letters; OVERLAP_CODE - 1 for a word not known."""
-    code = np.full(len(run), OVERLAP_CODE - 1, np.uint8)
-    backward = np.zeros(len(run), np.bool_)
+    """Code of every run of letters; UNKNOWN for a word that is none."""
     length = run_stop - run
-    for size in {len(w) for w in (*words, OVERLAP)}:
-        these = np.flatnonzero(length == size)
-        if not len(these):
-            continue
-        letters = text[run[these][:, None] + np.arange(size)]
-        spelled = np.ascontiguousarray(letters).view(f"S{size}").ravel()
-        for word, (kind, is_backward) in words.items():
-            if len(word) == size:
-                hit = these[spelled == word]
-                code[hit] = kind
-                backward[hit] = is_backward
-        if len(OVERLAP) == size:
-            code[these[spelled == OVERLAP]] = OVERLAP_CODE
+    spelled = _LETTERS[text[run]]
+    ends = {len(word) for word in (*words, OVERLAP)}
+    left = np.arange(len(run))
+    for i in range(1, LONGEST_WORD):
+        if i in ends:
+            left = left[length[left] > i]
+        # What stands behind a shorter run is no letter, spells 0, and makes the
+        # number that of no word.
+        spelled[left] += _LETTERS[text[run[left] + i]] << 5 * i
+    code = np.full(len(run), UNKNOWN, np.uint8)
+    backward = np.zeros(len(run), np.bool_)
+    for word, (kind, is_backward) in (*words.items(), (OVERLAP, (OVERLAP_CODE, False))):
+        hit = spelled == _spelling(word)
+        code[hit] = kind
+        if is_backward:
+            backward |= hit
+    code[length > LONGEST_WORD] = UNKNOWN
     return code, backward
 
 
@@ -248,11 +261,13 @@ def _numbers(text: Bytes, start: Longs, stop: Longs) -> tuple[Longs, Bools]:
     """Decimal numbers in ``text[start:stop]``, -1 where empty, and whether each is
     within the largest id."""
     length = stop - start
-    value = np.where(length > 0, np.int64(0), np.int64(-1))
+    value = text[np.minimum(start, len(text) - 1)].astype(np.int64) - 48
     # Ten digits decide whether a number is too large; further ones are not read.
-    for digit in range(min(int(length.max(initial=0)), 10)):
-        here = np.flatnonzero(length > digit) if digit else np.flatnonzero(length)
-        value[here] = value[here] * 10 + (text[start[here] + digit] - 48)
+    here = np.flatnonzero(length > 1)
+    for digit in range(1, min(int(length.max(initial=0)), 10)):
+        here = here[length[here] > digit]
+        value[here] = value[here] * 10 + (text[start[here] + digit] - np.int64(48))
+    value[length == 0] = -1
     return value, (value <= MAX_ID) & (length <= 10)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pipeproof.checks.memory import usage
 from pipeproof.checks.subject import Subject
 from pipeproof.checks.table import CHECKS, LATER
 from pipeproof.checks.telling import undetermined
@@ -20,7 +19,6 @@ from pipeproof.program.programs import Program
 from pipeproof.program.schedules import Schedule
 from pipeproof.program.transports import Transport
 from pipeproof.recipes import issuing
-from pipeproof.replay.confirm import confirm
 from pipeproof.verdict import CheckResult, Finding, Report, Status
 
 
@@ -32,30 +30,46 @@ class EnginesDisagree(Exception):
 def judge_schedule(file: str, schedule: Schedule, options: Options) -> Report:
     """Report on a schedule under the recipe and transport of ``options``."""
     program = issuing.build(schedule, options.recipe, options.schedule_transport)
-    wanted = not options.only or "deadlock" in options.only
-    rows = schedule_rows(schedule, program) if wanted else SideBySide((), {})
-    return _judge(file, program, rows, options)
+    subject = _subject(program, options)
+    if _wants(options, "deadlock"):
+        _set_rows(subject, schedule_rows(schedule, program, subject.pairing))
+    return _judge(file, subject, options)
 
 
 def judge_program(file: str, program: Program, options: Options) -> Report:
     """Report on a program under its own transport, or the one asked for."""
     if options.transport is not None:
         program = replace(program, transport=program.transport.on_streams_of(options.transport))
-    blind = any("deadlock" in f.checks for f in program.details.features)
-    wanted = not blind and (not options.only or "deadlock" in options.only)
-    rows = program_rows(program) if wanted else SideBySide((), {})
-    return _judge(file, program, rows, options)
+    subject = _subject(program, options)
+    if _wants(options, "deadlock") and "deadlock" not in _blind(program):
+        _set_rows(subject, program_rows(program))
+    return _judge(file, subject, options)
 
 
-def _judge(file: str, program: Program, rows: SideBySide, options: Options) -> Report:
-    base = program.transport.name.partition(":")[0]
-    subject = Subject(
+def _subject(program: Program, options: Options) -> Subject:
+    return Subject(
         program,
         budget=_budget(program, options),
         activation_bytes=options.activation_bytes,
-        rows=rows.rows,
-        implied_by=rows.shown_by.get(base) if rows.row(base) else None,
     )
+
+
+def _set_rows(subject: Subject, rows: SideBySide) -> None:
+    subject.rows = rows.rows
+    subject.implied_by = rows.shown_by.get(subject.program.transport.name.partition(":")[0])
+
+
+def _wants(options: Options, check: str) -> bool:
+    return not options.only or check in options.only
+
+
+def _blind(program: Program) -> set[str]:
+    """The checks that the program uses something unknown to."""
+    return {check for feature in program.details.features for check in feature.checks}
+
+
+def _judge(file: str, subject: Subject, options: Options) -> Report:
+    program = subject.program
     checks = tuple(_run_checks(subject, options))
     findings = tuple(f for c in checks for f in c.findings)
     return Report(
@@ -70,7 +84,7 @@ def _judge(file: str, program: Program, rows: SideBySide, options: Options) -> R
             "ops": program.ops,
         },
         checks=checks,
-        transports=rows.rows,
+        transports=subject.rows,
         metrics=_metrics(subject, options),
         notes=_notes(program),
         findings=findings,
@@ -87,7 +101,7 @@ def _budget(program: Program, options: Options) -> dict[int, int]:
 def _run_checks(subject: Subject, options: Options) -> list[CheckResult]:
     results = []
     for check in CHECKS:
-        if options.only and check.name not in options.only:
+        if not _wants(options, check.name):
             continue
         start = time.perf_counter()
         result = undetermined(subject, check.name) or check.run(subject)
@@ -96,12 +110,15 @@ def _run_checks(subject: Subject, options: Options) -> list[CheckResult]:
         results.append(replace(result, findings=replayed, seconds=seconds))
     for name in LATER:
         answer = undetermined(subject, name)
-        if answer is not None and (not options.only or name in options.only):
+        if answer is not None and _wants(options, name):
             results.append(answer)
     return results
 
 
 def _replayed(subject: Subject, finding: Finding) -> Finding:
+    # Only a defect costs the import.
+    from pipeproof.replay.confirm import confirm
+
     program = subject.program
     objection = confirm(program, program.transport, finding.counterexample)
     if objection is not None:
@@ -127,7 +144,7 @@ def _transport(program: Program) -> Mapping[str, Any]:
 def _metrics(subject: Subject, options: Options) -> Mapping[str, Any]:
     program = subject.program
     metrics: dict[str, Any] = {"makespan": None}
-    blind = {c for f in program.details.features for c in f.checks}
+    blind = _blind(program)
     if "order" not in blind:
         measured = timing(program, options.costs)
         if measured is not None:
@@ -135,14 +152,14 @@ def _metrics(subject: Subject, options: Options) -> Mapping[str, Any]:
             metrics["bubble"] = measured.bubble
             metrics["idle"] = {str(r): t for r, t in enumerate(measured.idle)}
     if "memory" not in blind:
-        used = usage(program, subject.rank)
+        used = subject.usage
         peaks = {str(lane.rank): peak for lane, peak in zip(program.lanes, used.peak, strict=True)}
         metrics["peak_memory"] = peaks
         metrics["memory_unit"] = used.unit
         if options.activation_bytes is not None and not used.allocates:
             metrics["peak_bytes"] = {r: p * options.activation_bytes for r, p in peaks.items()}
     metrics["messages"] = int(program.messages.send.sum())
-    if "deadlock" not in blind and (not options.only or "deadlock" in options.only):
+    if "deadlock" not in blind and _wants(options, "deadlock"):
         base = program.transport.name.partition(":")[0]
         row = next((r for r in subject.rows if r.name == base), None)
         metrics["smallest_safe_capacity"] = (

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pipeproof.engines.events.build import build
 from pipeproof.engines.events.pairing import Pairing, pair
 from pipeproof.engines.events.run import run
+from pipeproof.engines.meetings import all_meet
 from pipeproof.program.programs import Program
 from pipeproof.program.schedules import Schedule
 from pipeproof.program.transports import PRESETS, Transport
@@ -78,20 +79,18 @@ def smallest(holds: Callable[[int | None], bool], largest: int) -> int | None:
     return high
 
 
-def schedule_rows(schedule: Schedule, program: Program) -> SideBySide:
+def schedule_rows(schedule: Schedule, program: Program, pairing: Pairing) -> SideBySide:
     """Rows for a schedule: the presets under the recipe that made ``program``,
-    and beside them the recipes that block."""
-    own = program.transport
-    rendezvous = PRESETS["gloo"]
-    naive = issuing.build(schedule, "naive", rendezvous)
-    blocking = _Plan(naive)
-    if blocking.holds(rendezvous) and (schedule.lists_communication or schedule.ranks == 1):
-        names = (*PRESETS, "blocking", "grouped")
+    and beside them the recipes that block. ``pairing`` is the program's."""
+    names = (*PRESETS, "blocking", "grouped")
+    same_listing = schedule.lists_communication or schedule.ranks == 1
+    if same_listing and all_meet(program.messages, pairing.match, program.ranks):
         rows = tuple(TransportRow(name, Status.HOLDS, 0) for name in names)
         return SideBySide(rows, dict.fromkeys(names, "blocking"))
-    grouped = _Plan(issuing.build(schedule, "grouped", rendezvous))
+    own, rendezvous = program.transport, PRESETS["gloo"]
     found, shown_by = _preset_rows(_Plan(program), own)
-    for name, plan in (("blocking", blocking), ("grouped", grouped)):
+    for name, recipe in (("blocking", "naive"), ("grouped", "grouped")):
+        plan = _Plan(issuing.build(schedule, recipe, rendezvous))
         holds = plan.holds(rendezvous)
         found.append(_row(name, plan, rendezvous, holds, own))
         if holds:

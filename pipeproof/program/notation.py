@@ -63,10 +63,19 @@ def op_text(program: Program, op: int) -> str:
     if kind is Kind.GROUP:
         return f"({';'.join(message_text(program, r) for r in program.rows_of(op))})GROUP"
     if kind is Kind.WAIT:
-        return f"WAIT {', '.join(request_text(program, r) for r in program.requests_of(op))}"
+        return _wait_text(program, program.requests_of(op))
     attributes = program.details.attributes.get(op, NOTHING)
     label = attributes.label if isinstance(attributes, Attributes) else None
     return f"{kind.name} {label}" if label else kind.name
+
+
+def _wait_text(program: Program, requests: list[int]) -> str:
+    """A WAIT by the requests it names, or by their number where they have no names."""
+    if requests and not program.details.requests:
+        return f"WAIT for {len(requests)} message{'s' if len(requests) > 1 else ''}"
+    names = [request_text(program, r) for r in requests[:3]]
+    more = f" and {len(requests) - 3} more" if len(requests) > 3 else ""
+    return f"WAIT {', '.join(names)}{more}"
 
 
 def request_text(program: Program, request: int) -> str:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from pipeproof.program.transports import Transport
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -140,7 +142,20 @@ class Details:
     may_remain: frozenset[str] = frozenset()
     layers: tuple[tuple[int, ...], ...] | None = None  # of each stage, in order
     n_layers: int | None = None
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=_nothing)  # of collectives
+    want: Mapping[str, Mapping[str, Fraction]] = field(default_factory=_nothing)  # linear forms
+    replicas: Mapping[str, tuple[int, ...]] = field(default_factory=_nothing)  # by parameter
+    want_effects: Mapping[tuple[int, str], int] = field(default_factory=_nothing)
+    versions: str | None = None  # "fb-equal"
+    alias: Mapping[str, str] = field(default_factory=_nothing)  # accumulators sharing storage
     features: tuple[Feature, ...] = ()
+
+
+def _extent(sorted_ops: Ints, op: int) -> tuple[int, int]:
+    """Where op stands in an ascending array; of its own type, or it would be copied."""
+    value = sorted_ops.dtype.type(op)
+    low, high = sorted_ops.searchsorted(value, "left"), sorted_ops.searchsorted(value, "right")
+    return int(low), int(high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +212,9 @@ class Program:
 
     def rows_of(self, op: int) -> range:
         """The message rows that op posts."""
-        rows = self.messages.op
-        return range(int(rows.searchsorted(op, "left")), int(rows.searchsorted(op, "right")))
+        return range(*_extent(self.messages.op, op))
 
     def requests_of(self, op: int) -> list[int]:
         """The requests that op waits for."""
-        waits = self.waits.op
-        low, high = int(waits.searchsorted(op, "left")), int(waits.searchsorted(op, "right"))
+        low, high = _extent(self.waits.op, op)
         return [int(r) for r in self.waits.request[low:high]]

@@ -24,7 +24,6 @@ from pipeproof.program.ops import Kind
 from pipeproof.program.programs import Program
 from pipeproof.program.transports import Grouping, Match, Progress, Streams, Transport
 
-
 NEVER = 1 << 62
 
 

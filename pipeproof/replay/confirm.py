@@ -87,13 +87,11 @@ def _stuck(
     if not outcome.stuck:
         return "The program runs to its end: nothing is stuck."
     if tuple(sorted(claim.ops)) != outcome.stuck:
-        return f"The run is stuck at {_texts(program, outcome.stuck)}, not at " + (
-            f"{_texts(program, claim.ops)}."
-        )
+        there, claimed = _texts(program, outcome.stuck), _texts(program, claim.ops)
+        return f"The run is stuck at {there}, not at {claimed}."
     if tuple(moves) != outcome.completed:
-        return f"Before it is stuck, the lanes complete {_counts(outcome.completed)} ops, " + (
-            f"not {_counts(moves)}."
-        )
+        so_far, claimed = _counts(outcome.completed), _counts(moves)
+        return f"Before it is stuck, the lanes complete {so_far} ops, not {claimed}."
     return None
 
 
@@ -229,9 +227,8 @@ def _sharding(program: Program, claim: Sharding) -> str | None:
 
 def _in_flight(program: Program, claim: InFlight, moves: tuple[int, ...]) -> str | None:
     if claim.poster not in at_op(program, claim.op, moves).pending.values():
-        return f"When {op_text(program, claim.op)} is reached, nothing is pending that " + (
-            f"{op_text(program, claim.poster)} posted."
-        )
+        here, poster = op_text(program, claim.op), op_text(program, claim.poster)
+        return f"When {here} is reached, nothing is pending that {poster} posted."
     return None
 
 

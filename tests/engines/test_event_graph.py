@@ -32,9 +32,7 @@ def certificate(program: Program, transport: Transport) -> EventTimes:
 
 @settings(max_examples=1500)
 @given(programs(), transports())
-def test_the_greedy_run_ends_where_the_model_does(
-    program: Program, transport: Transport
-) -> None:
+def test_the_greedy_run_ends_where_the_model_does(program: Program, transport: Transport) -> None:
     done, finished = engine_outcome(program, transport)
     outcome = Model(program, transport).run()
     note(f"{transport}")

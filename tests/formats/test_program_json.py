@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeproof.errors import InputError
-from pipeproof.formats.program_features import FEATURES, StatedDetails
+from pipeproof.formats.program_features import FEATURES
 from pipeproof.formats.program_json import PROGRAM_KEYS, read_program
 from pipeproof.formats.program_ops import FORMS
 from pipeproof.formats.program_print import print_program
@@ -287,10 +287,7 @@ def test_other_ops() -> None:
     assert a[7].more["bumps"] == ("w0",) and a[7].more["to"] == 4
     assert a[9].more == {"factor": Fraction(1, 4)} and a[10].more == {"opt": "adam"}
     assert a[11].more == {"version": 2}
-    assert [a[op].label for op in (0, 1, 2, 3, 8, 9, 10, 11, 12, 13)] == list("aarrwwww") + [
-        "loss",
-        "e",
-    ]
+    assert [a[op].label for op in (0, 1, 2, 3, 8, 9, 10, 11, 12, 13)] == [*"aarrwwww", "loss", "e"]
 
 
 def test_every_kind_of_the_format_has_an_op() -> None:
@@ -321,15 +318,12 @@ def test_beginnings_and_demands() -> None:
     assert d.resources == {(0, "graph")}
     assert d.budget == {0: 4} and d.leak_check and d.may_remain == {"o"}
     assert program.complete and d.n_layers == 3 and d.layers is None
-    assert isinstance(d, StatedDetails)
-    assert d.stated == {
-        "groups": {"g": (1,)},
-        "want": {"w": {"g": Fraction(1, 2)}},
-        "replicas": {"w": (0, 1)},
-        "want_effects": {(1, "a:b"): 2},
-        "versions": "fb-equal",
-        "alias": {"a": "b"},
-    }
+    assert d.groups == {"g": (1,)}
+    assert d.want == {"w": {"g": Fraction(1, 2)}}
+    assert d.replicas == {"w": (0, 1)}
+    assert d.want_effects == {(1, "a:b"): 2}
+    assert d.versions == "fb-equal"
+    assert d.alias == {"a": "b"}
 
 
 @pytest.mark.parametrize(
@@ -609,7 +603,11 @@ BAD: list[tuple[Any, str, str]] = [
     (one(["SEND", "act", 0, 0]), P0, "found 3 arguments, expected"),
     (one(["SEND", "act", 1]), P0, "found 2 arguments | act is of a stage and a microbatch"),
     (one(["SEND", 0, 1]), f"{P0}[1]", "the kind or name of a payload"),
-    (one(["SEND", "x", 2]), f"{P0}[2]", "found the number 2, expected a peer rank, 0 to 1"),
+    (
+        one(["SEND", "x", 2]),
+        f"{P0}[2]",
+        "found the number 2, expected a peer rank, 0 to 1 | n_ranks",
+    ),
     (one(["SEND", "x", -1]), f"{P0}[2]", "expected a peer rank"),
     (one(["SEND", "x", True]), f"{P0}[2]", "found true, expected a peer rank"),
     (one(["SEND", "x", "1"]), f"{P0}[2]", "expected a peer rank | without quotes"),

@@ -148,7 +148,9 @@ def _add_completions(
     poster[request[posting]] = posting
     waited, waiter = poster[waits.request], waits.op
 
-    posting_op = np.unique(program.messages.op)
+    posts = np.zeros(program.ops, np.bool_)
+    posts[program.messages.op] = True
+    posting_op = np.flatnonzero(posts)
     if transport.streams is Streams.FREE:
         # A posted operation has no completion of its own here: whoever waits
         # for it waits for all that its messages need.

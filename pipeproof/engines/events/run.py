@@ -39,44 +39,44 @@ def run(graph: EventGraph) -> Run:
 
     progress = [0] * chains
     edge = first[:chains]  # the first edge into each chain that is not yet satisfied
-    parked: list[list[tuple[int, int]]] = [[] for _ in range(chains)]  # (position, who)
+    # Who waits on a chain, as position * chains + who: such a number is below
+    # progress * chains exactly when the position has been passed.
+    parked: list[list[int]] = [[] for _ in range(chains)]
     stretches: list[tuple[int, int, int]] = []
     missing = {gate.chain: gate.threshold for gate in graph.gates}
     for gate in graph.gates:
         for source, position in gate.sources:
-            parked[source].append((position, -gate.chain))
+            parked[source].append(position * chains + gate.chain)
 
-    ready = list(range(chains - 1, 0, -1))
+    ready = [chain for chain in range(chains - 1, 0, -1) if chain not in missing]
     while ready:
         chain = ready.pop()
-        if missing.get(chain, 0) > 0:
-            continue  # a gate, woken when enough of its sources have happened
         at, stop = edge[chain], first[chain + 1]
-        reached = length[chain]
         while at < stop:
             source = from_chain[at]
             if progress[source] <= from_position[at]:
+                parked[source].append(from_position[at] * chains + chain)
                 reached = to_position[at]
-                parked[source].append((from_position[at], chain))
                 break
             at += 1
-        edge[chain] = at
-        before = progress[chain]
-        if reached == before:
+        else:
+            reached = length[chain]
+        if reached == progress[chain]:
+            edge[chain] = at
             continue
+        edge[chain] = at
+        stretches.append((chain, progress[chain], reached))
         progress[chain] = reached
-        stretches.append((chain, before, reached))
         waiting = parked[chain]
         if waiting:
-            still = []
+            passed = reached * chains
+            parked[chain] = [entry for entry in waiting if entry >= passed]
             for entry in waiting:
-                if entry[0] >= reached:
-                    still.append(entry)
-                elif entry[1] > 0:
-                    ready.append(entry[1])
-                else:
-                    missing[-entry[1]] -= 1
-                    if missing[-entry[1]] == 0:
-                        ready.append(-entry[1])
-            parked[chain] = still
+                if entry < passed:
+                    who = entry % chains
+                    if who in missing:
+                        missing[who] -= 1
+                        if missing[who]:
+                            continue
+                    ready.append(who)
     return Run(progress, stretches)
