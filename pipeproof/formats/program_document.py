@@ -178,8 +178,8 @@ def read_details(stated: Stated, path: str, lists: Lists, stages: int) -> Detail
 
 
 def stated_features(stated: Stated, path: str) -> dict[str, str]:
-    """The keys of the document that are features: name -> path."""
-    return {key: child(path, key) for key in stated if key in FEATURES}
+    """The keys of the document that are features, and demand something: name -> path."""
+    return {key: child(path, key) for key in stated if key in FEATURES and stated[key]}
 
 
 def _by_rank(
