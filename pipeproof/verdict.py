@@ -85,6 +85,15 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeated:
+    """This payload is sent (else received) ``times`` times over all ranks, not once."""
+
+    payload: int
+    send: bool
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
 class Misplaced:
     """The op runs on a rank that does not host its stage."""
 
@@ -120,10 +129,38 @@ class InFlight:
 
 
 @dataclass(frozen=True, slots=True)
+class Overtakes:
+    """Some execution reaches ``op`` although ``other`` has not completed (or, where
+    it is posted, before anything that waits for it has gone on)."""
+
+    op: int
+    other: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnequalCalls:
+    """These two collective calls meet, and differ in kind or label."""
+
+    one: int
+    other: int
+
+
+@dataclass(frozen=True, slots=True)
 class Exceeds:
     """At op, its rank holds ``units``, more than its budget."""
 
     op: int
+    units: int
+    budget: int
+
+
+@dataclass(frozen=True, slots=True)
+class PilesUp:
+    """Where no lane ends its ``held`` op, everything else running as it can, the
+    rank comes to hold ``units``, more than its budget."""
+
+    rank: int
+    held: tuple[int, ...]
     units: int
     budget: int
 
@@ -149,19 +186,86 @@ class Partition:
     """The layers of the stages, in order, are not 0..n-1 once each."""
 
 
+@dataclass(frozen=True, slots=True)
+class WrongForm:
+    """At op, the linear form of ``name`` on its rank is ``found``, and another is wanted.
+
+    ``found`` has (symbol, coefficient) for what is not zero, as text: ``("g0", "1/2")``.
+    """
+
+    op: int
+    name: str
+    found: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged:
+    """The updates of the replicas of ``name`` on these two ranks differ."""
+
+    name: str
+    ranks: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class EffectCount:
+    """How often the side effect runs on the rank is not what is wanted."""
+
+    rank: int
+    effect: str
+    times: int
+    expected: int
+
+
+@dataclass(frozen=True, slots=True)
+class RandomState:
+    """The recompute ``op`` uses another random state than its ``forward``."""
+
+    op: int
+    forward: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadsVersion:
+    """Op reads ``version`` of the parameter, and should read ``expected``."""
+
+    op: int
+    parameter: str
+    version: int
+    expected: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoVersion:
+    """Op names a version of the parameter that its rank has not had."""
+
+    op: int
+    parameter: str
+    version: int
+
+
 Claim = (
     Stuck
     | Crossed
     | Unmatched
     | Ran
+    | Repeated
     | Misplaced
     | Lacks
     | Sharding
     | InFlight
+    | Overtakes
+    | UnequalCalls
     | Exceeds
+    | PilesUp
     | Illegal
     | Remains
     | Partition
+    | WrongForm
+    | Diverged
+    | EffectCount
+    | RandomState
+    | ReadsVersion
+    | NoVersion
 )
 
 

@@ -214,6 +214,9 @@ def _add(columns: _Columns, rank: int, op: Op, latest: dict[str, int], issued: i
         given["needs"] = tuple(arguments)
     elif kind in (Kind.COPY, Kind.ICOPY):
         given["more"] = {"copy": tuple(arguments)}
+    elif kind is Kind.COLL:
+        name, group, label = arguments
+        given["label"], given["more"] = label, {"kind": name, "group": group}
     elif arguments:
         given["label"] = str(arguments[0])
 

@@ -18,9 +18,9 @@ from pipeproof.checks.subject import Subject
 from pipeproof.checks.telling import finding, result, spell
 from pipeproof.program.keys import dense
 from pipeproof.program.notation import op_text
-from pipeproof.program.ops import LETTER, Kind
+from pipeproof.program.ops import LETTER, Kind, is_gradient, stage_and_microbatch
 from pipeproof.program.programs import Program
-from pipeproof.verdict import CheckResult, Finding, Misplaced, Ran, Verdict
+from pipeproof.verdict import CheckResult, Finding, Misplaced, Ran, Repeated, Verdict
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,16 +78,16 @@ def _range(subject: Subject) -> Iterator[Finding]:
     op = int(ops[0])
     kind, s, m = Kind(int(program.kind[op])), int(stage[op]), int(microbatch[op])
     times = int(((program.kind == kind) & (stage == s) & (microbatch == m)).sum())
-    what = "microbatch" if 0 <= s < program.stages else "stage"
-    count = program.microbatches if what == "microbatch" else program.stages
+    what, number, count = "stage", s, program.stages
+    if 0 <= s < program.stages:
+        what, number, count = "microbatch", m, program.microbatches
+    has = f"it has {count}, counted from 0" if count else "it has none"
     yield finding(
         subject,
         NAME,
         Verdict.ORDER,
-        f"rank {subject.rank[op]} runs {op_text(program, op)}, but there is no {what} "
-        f"{m if what == 'microbatch' else s}: the step has {what}es 0 to {count - 1}".replace(
-            "stagees", "stages"
-        ),
+        f"rank {subject.rank[op]} runs {op_text(program, op)}, but the step has no {what} "
+        f"{number}: {has}",
         op,
         Ran(int(kind), s, m, times, 0),
         cause="A loop count is one too large, or a warm-up was not cut to the microbatches.",
@@ -135,13 +135,17 @@ def _counts(subject: Subject) -> Iterator[Finding]:
     program = subject.program
     counted = (program.kind <= Kind.R) & (program.stage >= 0) & (program.microbatch >= 0)
     counted &= (program.stage < program.stages) & (program.microbatch < program.microbatches)
+    there = np.flatnonzero(counted)
     counted[_with(program, "redo")] = False
-    ops = np.flatnonzero(counted)
-    yield from _repeats(subject, ops)
+    once = np.flatnonzero(counted)
+    yield from _repeats(subject, once)
     if program.recipe is not None:
         yield from _message_repeats(subject)
     if program.complete:
-        yield from _missing(subject, ops)
+        yield from _missing(subject, there)
+        if not program.forward_only:
+            yield from _both_ways(subject, once)
+        yield from _unreduced(subject, there)
 
 
 def _repeats(subject: Subject, ops: Longs) -> Iterator[Finding]:
@@ -158,17 +162,18 @@ def _message_repeats(subject: Subject) -> Iterator[Finding]:
     program = subject.program
     m = program.messages
     # Inside a group the op has no letter of its own; the payload says which.
-    key, size = dense(m.payload >> 32, m.payload >> 1 & 0x7FFFFFFF, m.payload & 1, m.send)
+    known = np.flatnonzero(m.payload >= 0)
+    payload = m.payload[known]
+    columns = (payload >> 32, payload >> 1 & 0x7FFFFFFF, payload & 1, m.send[known])
+    key, size = dense(*columns)
     many = np.flatnonzero(np.bincount(key, minlength=size) > 1)
     if not len(many):
         return
-    rows = np.flatnonzero(key == many[0])
-    op = int(m.op[rows[1]])
-    send = bool(m.send[rows[0]])
+    rows = known[key == many[0]]
+    op, send, first = int(m.op[rows[1]]), bool(m.send[rows[0]]), int(m.payload[rows[0]])
     verb = "sent" if send else "received"
-    kind = Kind.SEND if send else Kind.RECV
-    stage, microbatch = int(m.payload[rows[0]] >> 32), int(m.payload[rows[0]] >> 1 & 0x7FFFFFFF)
-    what = "gradient" if m.payload[rows[0]] & 1 else "output"
+    stage, microbatch = stage_and_microbatch(first)
+    what = "gradient" if is_gradient(first) else "output"
     yield finding(
         subject,
         NAME,
@@ -176,7 +181,7 @@ def _message_repeats(subject: Subject) -> Iterator[Finding]:
         f"the {what} of stage {stage}, microbatch {microbatch}, is {verb} {len(rows)} times; "
         "the step needs it once",
         op,
-        Ran(int(kind), stage, microbatch, len(rows), 1),
+        Repeated(first, send, len(rows)),
         cause="A send or receive was emitted twice; torch refuses a second receive.",
         count=len(many),
         where=m.op[rows[:5]],
@@ -199,6 +204,10 @@ def _more_than_once(
     same = ops[key == key[again[0]]]
     op = int(same[1])
     text = op_text(program, op)
+    # The claim counts over all ranks, and in a fragment others may run it too.
+    first = [program.kind[op], program.stage[op], program.microbatch[op]]
+    columns = [program.kind[ops], program.stage[ops], program.microbatch[ops]]
+    total = np.logical_and.reduce([c == v for c, v in zip(columns, first, strict=True)])
     yield finding(
         subject,
         NAME,
@@ -210,7 +219,7 @@ def _more_than_once(
             int(program.kind[op]),
             int(program.stage[op]),
             int(program.microbatch[op]),
-            len(same),
+            int(total.sum()),
             1,
         ),
         cause="Its gradient is counted twice. A loop overlaps itself by one step.",
@@ -240,12 +249,10 @@ def _missing(subject: Subject, ops: Longs) -> Iterator[Finding]:
         absent[Kind.B] = ~has[Kind.B] & ~split
         absent[Kind.I] = ~has[Kind.I] & ~has[Kind.B] & split
         absent[Kind.W] = ~has[Kind.W] & ~has[Kind.B] & split
-        yield from _both_ways(subject, has[Kind.B] & split)
     for k, cell in absent.items():
         at = np.flatnonzero(cell)
         if len(at):
             yield _missed(subject, k, int(at[0]), len(at))
-    yield from _unreduced(subject)
 
 
 def _missed(subject: Subject, kind: Kind, cell: int, count: int) -> Finding:
@@ -272,18 +279,18 @@ def _missed(subject: Subject, kind: Kind, cell: int, count: int) -> Finding:
     )
 
 
-def _both_ways(subject: Subject, both: np.ndarray) -> Iterator[Finding]:
+def _both_ways(subject: Subject, ops: Longs) -> Iterator[Finding]:
     program = subject.program
-    at = np.flatnonzero(both)
-    if not len(at):
+    kind = program.kind[ops]
+    place = program.stage[ops].astype(np.int64) * program.microbatches + program.microbatch[ops]
+    whole, parts = place[kind == Kind.B], place[(kind == Kind.I) | (kind == Kind.W)]
+    if not len(whole) or not len(parts):
         return
-    stage, microbatch = divmod(int(at[0]), program.microbatches)
-    same = np.flatnonzero(
-        (program.stage == stage)
-        & (program.microbatch == microbatch)
-        & (program.kind >= Kind.B)
-        & (program.kind <= Kind.W)
-    )
+    both = np.intersect1d(whole, parts)
+    if not len(both):
+        return
+    stage, microbatch = divmod(int(both[0]), program.microbatches)
+    same = ops[(place == both[0]) & (kind >= Kind.B) & (kind <= Kind.W)]
     times = int((program.kind[same] == Kind.B).sum())
     yield finding(
         subject,
@@ -294,21 +301,22 @@ def _both_ways(subject: Subject, both: np.ndarray) -> Iterator[Finding]:
         int(same[-1]),
         Ran(int(Kind.B), stage, microbatch, times, 0),
         cause="B already computes both gradients; I or W beside it counts one twice.",
-        count=len(at),
+        count=len(both),
         where=same,
     )
 
 
-def _unreduced(subject: Subject) -> Iterator[Finding]:
+def _unreduced(subject: Subject, ops: Longs) -> Iterator[Finding]:
     """Stages without REDUCE_GRAD in a plan that reduces the gradients of others."""
     program = subject.program
-    reduced = np.bincount(
-        program.stage[program.kind == Kind.REDUCE_GRAD], minlength=program.stages
-    )
-    trained = np.zeros(program.stages, np.bool_)
-    trained[program.stage[(program.kind == Kind.B) | (program.kind == Kind.W)]] = True
-    left = np.flatnonzero(trained & (reduced[: program.stages] == 0))
-    if not reduced.any() or not len(left):
+    reduced = program.stage[program.kind == Kind.REDUCE_GRAD]
+    if not len(reduced):
+        return
+    trained = program.stage[ops[(program.kind[ops] == Kind.B) | (program.kind[ops] == Kind.W)]]
+    here = np.bincount(trained, minlength=program.stages) > 0
+    here[reduced[(reduced >= 0) & (reduced < program.stages)]] = False
+    left = np.flatnonzero(here)
+    if not len(left):
         return
     stage = int(left[0])
     near = np.flatnonzero((program.stage == stage) & (program.kind <= Kind.R))

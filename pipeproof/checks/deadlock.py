@@ -13,6 +13,7 @@ from pipeproof.checks.subject import Subject
 from pipeproof.checks.telling import ENGINE, result, spell
 from pipeproof.checks.waits import Told, tell
 from pipeproof.engines.events.blame import blame
+from pipeproof.engines.events.times import times
 from pipeproof.program.notation import op_text, place
 from pipeproof.program.transports import Transport
 from pipeproof.verdict import (
@@ -24,6 +25,10 @@ from pipeproof.verdict import (
     Stuck,
     Verdict,
 )
+
+WRITTEN_OPS = 200
+"""Up to this many ops the certificate itself, the times of all events, is part of
+the evidence; ``proofs/schedule_of_events.py`` re-checks it."""
 
 NAME = "deadlock"
 TITLE = "every execution runs to its end"
@@ -40,6 +45,12 @@ def check(subject: Subject) -> CheckResult:
     }
     if subject.implied_by is not None:
         evidence["legal_under"] = subject.implied_by
+    if not found and program.ops <= WRITTEN_OPS:
+        names = ("posted", "start", "complete", "done")
+        columns = times(program, subject.graph, subject.run)
+        evidence["times"] = {
+            name: column.tolist() for name, column in zip(names, columns, strict=True)
+        }
     return result(
         subject,
         NAME,

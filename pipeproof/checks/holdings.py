@@ -32,13 +32,15 @@ class Holdings:
     ``pending``: rows (op, payload, poster): a receive of the payload was posted
     before but is not waited for. ``unprepared``: rows (op, kind): a compute op
     before the one of ``kind`` on the same stage and microbatch.
-    ``obligations`` counts all, met or not.
+    ``obligations`` counts all, met or not. ``overtaking``, on ranks with several
+    lanes: (op, provider), where nothing orders the provider before op.
     """
 
     missing: Longs
     pending: Longs
     unprepared: Longs
     obligations: int
+    overtaking: tuple[tuple[int, int], ...] = ()
 
 
 def holdings(program: Program, rank: Ints) -> Holdings:

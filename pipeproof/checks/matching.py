@@ -9,14 +9,28 @@ whose ends disagree runs to its end, with tensors swapped.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pipeproof.checks.collectives import unequal_calls
+from pipeproof.checks.slots import misreads
 from pipeproof.checks.subject import Subject
 from pipeproof.checks.telling import finding, result
-from pipeproof.program.notation import message_text
+from pipeproof.program.notation import message_text, op_text
 from pipeproof.program.transports import Match
-from pipeproof.verdict import CheckResult, Crossed, Finding, Partition, Unmatched, Verdict
+from pipeproof.verdict import (
+    CheckResult,
+    Crossed,
+    Finding,
+    Illegal,
+    Partition,
+    Unmatched,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from pipeproof.program.programs import Bools
 
 NAME = "matching"
 TITLE = "every message arrives where it is expected, with the contents expected"
@@ -29,10 +43,12 @@ def check(subject: Subject) -> CheckResult:
         *_crossed(subject),
         *_traits(subject),
         *_unmatched(subject),
+        *_misread(subject),
+        *unequal_calls(subject, NAME),
         *_layers(subject),
     ]
     messages = len(pairing.sends)
-    channels = int(pairing.channel.max(initial=-1)) + 1
+    channels = int((np.diff(pairing.sends_first) + np.diff(pairing.recvs_first) > 0).sum())
     fifo = subject.program.transport.match is Match.FIFO
     return result(
         subject,
@@ -148,9 +164,10 @@ def _unmatched(subject: Subject) -> Iterator[Finding]:
     program, pairing = subject.program, subject.pairing
     if not len(program.messages.op) or not subject.runs_to_end:
         return
-    rows = np.flatnonzero(pairing.match < 0)
-    if subject.implied_by is None:
-        rows = np.union1d(rows, _never_started(subject))
+    unmet = pairing.match < 0
+    if _unwaited(subject):
+        unmet |= ~_received(subject)
+    rows = np.flatnonzero(unmet)
     if not len(rows):
         return
     row = int(rows[0])
@@ -174,13 +191,49 @@ def _unmatched(subject: Subject) -> Iterator[Finding]:
     )
 
 
-def _never_started(subject: Subject) -> np.ndarray:
-    """Rows of operations posted to a stream whose turn never comes, unwaited."""
-    program, graph, progress = subject.program, subject.graph, subject.run.progress
-    done = np.array(progress, np.int64)
-    op = program.messages.op
-    on_stream = graph.chain[op] > graph.lanes
-    return np.flatnonzero(on_stream & (done[graph.chain[op]] <= graph.position[op] + 1))
+def _unwaited(subject: Subject) -> bool:
+    """Whether something is posted that nothing waits for, so that a run may end without it."""
+    program = subject.program
+    waited = np.zeros(int(program.request.max(initial=-1)) + 1, np.bool_)
+    waited[program.waits.request] = True
+    return not bool(waited[program.request[program.request >= 0]].all())
+
+
+def _received(subject: Subject) -> Bools:
+    """For each message row, whether its message arrives: at the end of a run its
+    receive has started, and all that it needs has happened."""
+    messages, graph = subject.program.messages, subject.graph
+    done = np.array(subject.run.progress, np.int64)
+    op = messages.op
+    arrived = done[graph.chain[op]] > graph.position[op]
+    row, chain, position = graph.needs
+    arrived[row[done[chain] <= position]] = False
+    match = subject.pairing.match
+    receive = np.where(messages.send, match, np.arange(len(op)))
+    return arrived[receive] & (match >= 0)
+
+
+def _misread(subject: Subject) -> Iterator[Finding]:
+    """Slots that hold something else than the op that reads them expects."""
+    program = subject.program
+    bad = list(misreads(subject))
+    if not bad:
+        return
+    first = bad[0]
+    text = op_text(program, first.op)
+    since = f" since {op_text(program, first.writer)}" if first.writer is not None else ""
+    yield finding(
+        subject,
+        NAME,
+        Verdict.MISMATCH,
+        f"rank {subject.rank[first.op]} runs {text}, which expects {first.expected} in "
+        f"{first.slot}, but that holds {first.found or 'nothing yet'}{since}",
+        first.op,
+        Illegal(first.op, f"slot {first.slot}"),
+        cause="The slot was filled again before it was used, or never got its own contents.",
+        count=len(bad),
+        where=[first.op] if first.writer is None else [first.op, first.writer],
+    )
 
 
 def _layers(subject: Subject) -> Iterator[Finding]:

@@ -1,20 +1,21 @@
 """memory: what each rank holds at once, and whether it fits its budget.
 
-What counts as a unit, and what a rank holds over time, is in ``usage``.
-Every rank has one lane, and frees happen on it; so the peak over every legal
-timing is the peak in program order, and exact.
+What counts as a unit, and what a rank holds over time, is in ``usage``. Every
+rank has one lane. What happens on it happens in program order, and what a
+posted op frees may stay until that op is waited for: the peak in that order is
+the peak over every legal timing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pipeproof.checks.memory_lanes import lane_leaks, over_budget, rank_peaks
 from pipeproof.checks.subject import Subject
 from pipeproof.checks.telling import finding, result
-from pipeproof.checks.usage import Usage
+from pipeproof.checks.usage import Usage, memory_events
 from pipeproof.program.notation import op_text
 from pipeproof.program.ops import Kind
 from pipeproof.verdict import (
@@ -26,9 +27,6 @@ from pipeproof.verdict import (
     Verdict,
 )
 
-if TYPE_CHECKING:
-    pass
-
 NAME = "memory"
 TITLE = "no rank holds more than its budget, and nothing is left over"
 
@@ -36,6 +34,8 @@ TITLE = "no rank holds more than its budget, and nothing is left over"
 def check(subject: Subject) -> CheckResult:
     """Compare every rank's peak with its budget; look for what is left over."""
     program = subject.program
+    if subject.several_lanes:
+        return _check_lanes(subject)
     used = subject.usage
     found = [
         *_over_budget(subject, used),
@@ -59,6 +59,38 @@ def check(subject: Subject) -> CheckResult:
             "reached_at": {
                 str(lane.rank): op_text(program, op) if op >= 0 else None
                 for lane, op in zip(program.lanes, used.peak_op, strict=True)
+            },
+        },
+    )
+
+
+def _check_lanes(subject: Subject) -> CheckResult:
+    """The same where ranks have several lanes: over every legal timing of them."""
+    program, budget = subject.program, _budget(subject)
+    allocates = any(a.alloc for a in program.details.attributes.values())
+    unit = "units" if allocates else "live activations"
+    peaks = rank_peaks(subject)
+    found = [
+        *over_budget(subject, NAME, peaks, budget, unit),
+        *lane_leaks(subject, NAME),
+        *_stays_gathered(subject),
+    ]
+    by_rank = {str(p.rank): p.closure.peak for p in peaks}
+    return result(
+        subject,
+        NAME,
+        found,
+        f"peak {_peaks(tuple(by_rank.values()))} {unit}{' within the budget' if budget else ''}",
+        engine="minimum cut",
+        evidence={
+            "unit": unit,
+            "peak": by_rank,
+            "budget": {str(r): b for r, b in sorted(budget.items())},
+            "tightest_budget": by_rank,
+            "certificate": "minimum cut",
+            "cuts": {
+                str(p.rank): {"allocated": p.closure.allocated, "cut": p.closure.cut}
+                for p in peaks
             },
         },
     )
@@ -112,18 +144,30 @@ def _over_budget(subject: Subject, used: Usage) -> Iterator[Finding]:
 
 
 def _bad_frees(subject: Subject) -> Iterator[Finding]:
-    """Frees of what is not live."""
+    """Frees of what is not live, or of what a pending op frees already."""
     program = subject.program
     live: set[tuple[int, str]] = set()
+    pending: set[tuple[int, str]] = set()  # to be freed once a posted op completes
     bad: list[tuple[int, str]] = []
-    for op in sorted(program.details.attributes):
-        rank, attributes = int(subject.rank[op]), program.details.attributes[op]
-        live.update((rank, name) for name, _ in attributes.alloc)
-        for name in attributes.free:
-            if (rank, name) in live:
-                live.discard((rank, name))
-            else:
+    for op, allocated, freed, earlier in memory_events(program):
+        r = int(subject.rank[op])
+        done = {(r, name) for name in earlier}
+        pending -= done
+        # A WAIT's allocations are made before it waits, those of other ops after.
+        if program.kind[op] != Kind.WAIT:
+            live -= done
+        live.update((r, name) for name, _ in allocated)
+        if program.kind[op] == Kind.WAIT:
+            live -= done
+        for name in freed:
+            if (r, name) not in live or (r, name) in pending:
                 bad.append((op, name))
+            live.discard((r, name))
+        if program.request[op] >= 0:
+            for name in program.details.attributes[op].free:
+                if (r, name) not in live or (r, name) in pending:
+                    bad.append((op, name))
+                pending.add((r, name))
     if bad:
         op, name = bad[0]
         yield finding(
@@ -143,11 +187,20 @@ def _leaks(subject: Subject) -> Iterator[Finding]:
     if not program.details.leak_check:
         return
     live: dict[tuple[int, str], int] = {}
-    for op in sorted(program.details.attributes):
-        rank, attributes = int(subject.rank[op]), program.details.attributes[op]
-        live.update(((rank, name), op) for name, _ in attributes.alloc)
-        for name in attributes.free:
-            live.pop((rank, name), None)
+    for op, allocated, freed, earlier in memory_events(program):
+        r = int(subject.rank[op])
+        waits = program.kind[op] == Kind.WAIT
+        for name in () if waits else earlier:
+            live.pop((r, name), None)
+        live.update(((r, name), op) for name, _ in allocated)
+        for name in (*earlier, *freed) if waits else freed:
+            live.pop((r, name), None)
+    # In the end everything posted completes, waited for or not.
+    waited = set(program.waits.request.tolist())
+    for op, attributes in program.details.attributes.items():
+        if program.request[op] >= 0 and int(program.request[op]) not in waited:
+            for name in attributes.free:
+                live.pop((int(subject.rank[op]), name), None)
     left = [(r, n, op) for (r, n), op in live.items() if n not in program.details.may_remain]
     if left:
         rank, name, op = left[0]

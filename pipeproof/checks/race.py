@@ -10,11 +10,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pipeproof.checks.accesses import Access, Storage, conflicts, ends_before
 from pipeproof.checks.subject import Subject
 from pipeproof.checks.telling import finding, result
 from pipeproof.program.notation import op_text, payload_name
 from pipeproof.program.ops import Kind
-from pipeproof.verdict import CheckResult, Finding, InFlight, Verdict
+from pipeproof.program.programs import Program
+from pipeproof.verdict import CheckResult, Claim, Finding, InFlight, Overtakes, Verdict
 
 NAME = "race"
 TITLE = "no payload is used before its receive was waited for, no buffer while in flight"
@@ -23,7 +25,12 @@ TITLE = "no payload is used before its receive was waited for, no buffer while i
 def check(subject: Subject) -> CheckResult:
     """Look for uses of what is still in flight."""
     program = subject.program
-    found = [*_early_uses(subject), *_buffers(subject)]
+    found = [
+        *_early_uses(subject),
+        *_overtaking(subject),
+        *_overlaps(subject),
+        *_contended(subject),
+    ]
     posted = int((program.request >= 0).sum())
     return result(
         subject,
@@ -58,50 +65,124 @@ def _early_uses(subject: Subject) -> Iterator[Finding]:
     )
 
 
-def _buffers(subject: Subject) -> Iterator[Finding]:
-    """Slots (``buf``) freed or taken again between the post and the wait."""
-    program = subject.program
-    details = program.details
-    named = {row: traits.buf for row, traits in details.traits.items() if traits.buf is not None}
-    if not named:
+def _overtaking(subject: Subject) -> Iterator[Finding]:
+    """Uses of what another lane provides, with no order between the two."""
+    program, rows = subject.program, subject.holdings.overtaking
+    if not rows:
         return
-    messages, waits = program.messages, program.waits
-    wait_of = dict(zip(waits.request.tolist()[::-1], waits.op.tolist()[::-1], strict=True))
-    # (slot, op that touches it, whether it writes, whether it frees)
-    touches: dict[tuple[int, str], list[tuple[int, bool, bool]]] = {}
-    for row, slot in named.items():
-        op = int(messages.op[row])
-        touches.setdefault((int(messages.rank[row]), slot), []).append(
-            (op, not bool(messages.send[row]), False)
-        )
-    for op, attributes in details.attributes.items():
-        for slot in attributes.free:
-            touches.setdefault((int(subject.rank[op]), slot), []).append((op, True, True))
-    bad: list[tuple[int, int, str, bool]] = []
-    for row, slot in named.items():
-        poster = int(messages.op[row])
-        if program.request[poster] < 0:
-            continue
-        until = wait_of.get(int(program.request[poster]), program.ops)
-        reads_only = bool(messages.send[row])
-        for op, writes, frees in touches[int(messages.rank[row]), slot]:
-            # A free that an op carries happens after it completes, so after its waits.
-            if poster < op < until and (writes or not reads_only):
-                bad.append((op, poster, slot, frees))
-    if not bad:
-        return
-    bad.sort()
-    op, poster, slot, frees = bad[0]
+    op, provider = rows[0]
+    lane = program.lanes[program.lane_of(provider)].name
     yield finding(
         subject,
         NAME,
         Verdict.RACE,
-        f"rank {subject.rank[op]} runs {op_text(program, op)}, which "
-        f"{'frees' if frees else 'takes'} {slot} while {op_text(program, poster)} still uses it",
+        f"rank {subject.rank[op]} runs {op_text(program, op)}, which needs what "
+        f"{op_text(program, provider)} on lane {lane} provides, and nothing makes it wait",
         op,
-        InFlight(op, poster),
-        cause="The buffer is used again before the wait for the operation that uses it.",
-        cures=(f"Wait for {op_text(program, poster)} before {op_text(program, op)}.",),
+        Overtakes(op, provider),
+        cause="Two lanes of a rank share data without a signal between them.",
+        cures=(
+            f"Signal after {op_text(program, provider)} and wait for it before "
+            f"{op_text(program, op)}.",
+        ),
+        count=len(rows),
+        where=[op, provider],
+    )
+
+
+def _overlaps(subject: Subject) -> Iterator[Finding]:
+    """Accesses to one storage that may overlap, of which one writes."""
+    program = subject.program
+    bad = [
+        (late, early, storage)
+        for storage, first, second in conflicts(subject)
+        for late, early in (_by_time(subject, first, second),)
+    ]
+    bad.extend(_within_a_group(program))
+    if not bad:
+        return
+    late, early, (rank, what, name) = min(bad, key=lambda b: (b[0].op, b[1].op))
+    op, other = late.op, early.op
+    verb = "frees" if late.frees else "writes" if late.writes else "reads"
+    place = name if what == "slot" else f"the {what} {name}"
+    if op == other:
+        message = f"uses {place} twice at once, and one of its members fills it"
+        cause, cure = "The members of a batch progress on their own.", "Give each a slot."
+        claim: Claim = InFlight(op, other)
+    elif _posted_before(program, early, late):
+        message = f"{verb} {place} while {op_text(program, other)} still uses it"
+        cause = "The storage is used again before the wait for the operation that uses it."
+        cure = f"Wait for {op_text(program, other)} before {op_text(program, op)}."
+        claim = InFlight(op, other)
+    else:
+        where = program.lanes[program.lane_of(other)].name
+        message = (
+            f"{verb} {place}, and nothing orders it and {op_text(program, other)} on lane {where}"
+        )
+        cause = "Two lanes touch the same storage without a signal between them."
+        cure = f"Signal the end of {op_text(program, other)} and wait for it before."
+        claim = Overtakes(op, other)
+    yield finding(
+        subject,
+        NAME,
+        Verdict.RACE,
+        f"rank {rank} runs {op_text(program, op)}, which {message}",
+        op,
+        claim,
+        cause=cause,
+        cures=(cure,),
         count=len(bad),
-        where=[op, poster],
+        where=dict.fromkeys((op, other)),
+    )
+
+
+def _by_time(subject: Subject, first: Access, second: Access) -> tuple[Access, Access]:
+    """(the access at fault, the one it disturbs): the later one on a lane; across
+    lanes one that can begin before the other has ended."""
+    program = subject.program
+    if program.lane_of(first.op) == program.lane_of(second.op):
+        return second, first
+    if not ends_before(subject, first, second):
+        return second, first
+    return first, second
+
+
+def _posted_before(program: Program, early: Access, late: Access) -> bool:
+    same = program.lane_of(early.op) == program.lane_of(late.op)
+    return same and bool(program.request[early.op] >= 0)
+
+
+def _within_a_group(program: Program) -> Iterator[tuple[Access, Access, Storage]]:
+    """Groups that use one slot for two members, of which one fills it."""
+    m = program.messages
+    users: dict[tuple[int, str], list[bool]] = {}
+    for row, traits in program.details.traits.items():
+        if traits.buf is not None:
+            users.setdefault((int(m.op[row]), traits.buf), []).append(bool(m.send[row]))
+    for (op, slot), sends in users.items():
+        if len(sends) > 1 and not all(sends):
+            access = Access(op, True, op)
+            yield access, access, (program.rank_of(op), "slot", slot)
+
+
+def _contended(subject: Subject) -> Iterator[Finding]:
+    """Lanes that post on one channel, group or stream with no order between them."""
+    program, pairs = subject.program, subject.contended
+    if not pairs:
+        return
+    one, other = pairs[0]
+    lanes = [program.lanes[program.lane_of(op)].name for op in (one, other)]
+    yield finding(
+        subject,
+        NAME,
+        Verdict.RACE,
+        f"rank {subject.rank[one]} posts {op_text(program, one)} on lane {lanes[0]} and "
+        f"{op_text(program, other)} on lane {lanes[1]}, and nothing orders the two: which "
+        "message, call or turn comes first is left to chance",
+        other,
+        Overtakes(other, one),
+        cause="Two threads or streams share a communicator without synchronising.",
+        cures=("Give each lane its own communicator, or signal between the two.",),
+        count=len(pairs),
+        where=[one, other],
     )

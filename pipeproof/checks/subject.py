@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipeproof.checks.holdings import Holdings, holdings
+from pipeproof.checks.holdings_lanes import lane_needs
 from pipeproof.checks.usage import Usage, usage
 from pipeproof.engines.events.build import build
 from pipeproof.engines.events.graph import EventGraph
+from pipeproof.engines.events.ordering import Before, contended, sequence
 from pipeproof.engines.events.pairing import Pairing, pair
 from pipeproof.engines.events.run import Run, run
+from pipeproof.engines.events.turns import turns
 from pipeproof.program.programs import Program
 from pipeproof.verdict import TransportRow
 
@@ -37,6 +40,11 @@ class Subject:
     rows: tuple[TransportRow, ...] = ()
     implied_by: str | None = None
 
+    @property
+    def several_lanes(self) -> bool:
+        """Whether some rank has more than one lane."""
+        return len({lane.rank for lane in self.program.lanes}) < len(self.program.lanes)
+
     @cached_property
     def rank(self) -> Ints:
         """The rank of each op."""
@@ -47,7 +55,7 @@ class Subject:
     @cached_property
     def pairing(self) -> Pairing:
         """Which message end meets which."""
-        return pair(self.program.messages, self.program.transport.match)
+        return pair(self.program.messages, self.program.transport.match, turns(self.program))
 
     @cached_property
     def graph(self) -> EventGraph:
@@ -58,6 +66,27 @@ class Subject:
     def run(self) -> Run:
         """The greedy run of the event graph."""
         return run(self.graph)
+
+    @cached_property
+    def before(self) -> Before:
+        """Happens-before in the event graph."""
+        return Before(self.graph, self.run)
+
+    @cached_property
+    def sequence(self) -> list[tuple[int, bool]]:
+        """One legal order of what happens: (op, False) where an op starts on its
+        lane, (op, True) where its lane has passed it."""
+        return sequence(self.program, self.run)
+
+    @cached_property
+    def contended(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of ops of different lanes whose turn on a channel, in a group or on
+        a stream is left to chance. Where there are any, what meets what is not
+        fixed, and no single run decides."""
+        if not self.several_lanes:
+            return ()
+        streams = self.program.transport.streams
+        return tuple(contended(self.program, streams, self.before))
 
     @cached_property
     def runs_to_end(self) -> bool:
@@ -72,4 +101,13 @@ class Subject:
     @cached_property
     def holdings(self) -> Holdings:
         """Which op has its inputs, and which uses them too early."""
-        return holdings(self.program, self.rank)
+        if not self.several_lanes:
+            return holdings(self.program, self.rank)
+        found = lane_needs(self.program, self.before)
+        return Holdings(
+            missing=np.array(found.missing, np.int64).reshape(-1, 2),
+            pending=np.array(found.pending, np.int64).reshape(-1, 3),
+            unprepared=np.array(found.unprepared, np.int64).reshape(-1, 2),
+            obligations=found.obligations,
+            overtaking=found.overtaking,
+        )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pipeproof.checks.subject import Subject
-from pipeproof.program.notation import place
+from pipeproof.program.notation import op_text, place
 from pipeproof.program.programs import Program
 from pipeproof.verdict import (
     CheckResult,
@@ -57,7 +57,9 @@ def finding(
     ``where`` lists the ops to point at, ``steps`` (op, sentence) the story.
     """
     program = subject.program
-    ops = [op] if where is None and op is not None else [int(o) for o in where or ()]
+    ops = [] if op is None else [op]
+    if where is not None:
+        ops = [int(o) for o in where]
     return Finding(
         check=check,
         verdict=verdict,
@@ -104,7 +106,7 @@ def undetermined(subject: Subject, check: str) -> CheckResult | None:
     """
     blind = [f for f in subject.program.details.features if check in f.checks]
     if not blind:
-        return None
+        return _left_to_chance(subject, check)
     names = spell(dict.fromkeys(f.name for f in blind))
     return CheckResult(
         check=check,
@@ -113,4 +115,21 @@ def undetermined(subject: Subject, check: str) -> CheckResult | None:
         engine="none",
         summary=f"the program uses {names}, which this check gives no meaning to",
         reason=f"{check} gives no meaning to {names} (first at {blind[0].where})",
+    )
+
+
+def _left_to_chance(subject: Subject, check: str) -> CheckResult | None:
+    """The answer where two lanes take turns in no fixed order: which messages and
+    calls meet is then open, which ``race`` reports, and no single order decides
+    what else turns on it."""
+    if check in ("coverage", "matching", "race") or not subject.contended:
+        return None
+    one, other = (op_text(subject.program, op) for op in subject.contended[0])
+    return CheckResult(
+        check=check,
+        status=Status.UNDETERMINED,
+        scope=SCOPE,
+        engine="none",
+        summary="two lanes take turns in no fixed order; see race",
+        reason=f"which of {one} and {other} comes first is left to chance",
     )

@@ -1,13 +1,16 @@
 """What each rank holds over time.
 
 Where a program allocates and frees, its units are counted: an allocation lives
-from before its op to after the op that frees it. Otherwise the units are live
-activations: the forward of (stage, microbatch) leaves one, and its backward,
-or its weight gradient where the backward is split, gives it back.
+from before its op to after the op that frees it has completed. When a posted
+op completes nobody knows before it is waited for, so what it frees counts until
+then. Otherwise the units are live activations: the forward of (stage,
+microbatch) leaves one, and its backward, or its weight gradient where the
+backward is split, gives it back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -56,30 +59,67 @@ def usage(program: Program, rank: Ints) -> Usage:
 def _changes(program: Program, rank: Ints) -> tuple[Longs, Longs, bool]:
     """What each op takes before it runs, what it gives back after, and whether
     the program says so itself."""
+    if any(a.alloc for a in program.details.attributes.values()):
+        return *_allocated(program, rank), True
+    return *_activations(program, rank), False
+
+
+def _allocated(program: Program, rank: Ints) -> tuple[Longs, Longs]:
     before, after = np.zeros(program.ops, np.int64), np.zeros(program.ops, np.int64)
+    live: dict[tuple[int, str], int] = {}
+    for op, allocated, freed, earlier in memory_events(program):
+        r, waits = int(rank[op]), program.kind[op] == Kind.WAIT
+        for name in () if waits else earlier:
+            before[op] -= live.pop((r, name), 0)
+        for name, units in allocated:
+            before[op] += units
+            live[r, name] = live.get((r, name), 0) + units
+        for name in (*earlier, *freed) if waits else freed:
+            after[op] += live.pop((r, name), 0)
+    return before, after
+
+
+Allocated = tuple[tuple[str, int], ...]
+Names = tuple[str, ...]
+
+
+def memory_events(program: Program) -> Iterator[tuple[int, Allocated, Names, Names]]:
+    """(op, what it allocates, what it frees, what posted ops free that it waits for).
+
+    Lane after lane, in order. A posted op frees nothing itself, but where it is
+    first waited for: after the waiting, if that op is a WAIT, and otherwise
+    before the op allocates and runs. One that is never waited for frees nothing.
+    """
     attributes = program.details.attributes
-    if any(a.alloc for a in attributes.values()):
-        live: dict[tuple[int, str], int] = {}
-        for op in sorted(attributes):
-            for name, units in attributes[op].alloc:
-                before[op] += units
-                live[int(rank[op]), name] = live.get((int(rank[op]), name), 0) + units
-            for name in attributes[op].free:
-                after[op] += live.pop((int(rank[op]), name), 0)
-        return before, after, True
-    computes = np.flatnonzero(
-        (program.kind <= Kind.W) & (program.stage >= 0) & (program.microbatch >= 0)
-    )
-    key, size = dense(rank[computes], program.stage[computes], program.microbatch[computes])
-    kind = program.kind[computes]
-    made = np.full(size, program.ops, np.int64)
-    freed = np.full(size, -1, np.int64)
-    forward = kind == Kind.F
-    made[key[forward][::-1]] = computes[forward][::-1]
-    for last in (Kind.W, Kind.B):  # a full backward, where there is one, decides
-        here = kind == last
-        freed[key[here][::-1]] = computes[here][::-1]
-    np.add.at(before, computes[forward], 1)
-    gone = freed > made
-    np.add.at(after, freed[gone], 1)
-    return before, after, False
+    posted = {
+        int(program.request[op]): a.free
+        for op, a in attributes.items()
+        if a.free and program.request[op] >= 0
+    }
+    waited: dict[int, list[str]] = {}
+    if posted:
+        for op, request in zip(
+            program.waits.op.tolist(), program.waits.request.tolist(), strict=True
+        ):
+            waited.setdefault(op, []).extend(posted.pop(request, ()))
+    for op in sorted({*attributes, *waited}):
+        a = attributes.get(op)
+        freed = a.free if a and program.request[op] < 0 else ()
+        yield op, a.alloc if a else (), freed, tuple(waited.get(op, ()))
+
+
+def _activations(program: Program, rank: Ints) -> tuple[Longs, Longs]:
+    """A forward adds the activation if it is not there, a B or W takes it away if it is."""
+    before, after = np.zeros(program.ops, np.int64), np.zeros(program.ops, np.int64)
+    kind = program.kind
+    acting = (kind == Kind.F) | (kind == Kind.B) | (kind == Kind.W)
+    ops = np.flatnonzero(acting & (program.stage >= 0) & (program.microbatch >= 0))
+    key, _ = dense(rank[ops], program.stage[ops], program.microbatch[ops])
+    order = np.argsort(key, kind="stable")
+    ops, key = ops[order], key[order]
+    makes = kind[ops] == Kind.F
+    there = np.zeros(len(ops), np.bool_)  # what the op before it on the same key left
+    there[1:] = makes[:-1] & (key[1:] == key[:-1])
+    before[ops[makes & ~there]] = 1
+    after[ops[~makes & there]] = 1
+    return before, after

@@ -30,11 +30,11 @@ class Told:
 def tell(subject: Subject, why: Blame) -> Told:
     """The story of a stuck run."""
     teller = _Teller(subject)
+    waits = teller.without_joints(why)
     steps = []
-    for i, wait in enumerate(why.waits):
-        following = (
-            why.waits[(i + 1) % len(why.waits)] if why.cyclic or i + 1 < len(why.waits) else None
-        )
+    for i, wait in enumerate(waits):
+        last = i + 1 == len(waits)
+        following = waits[(i + 1) % len(waits)] if why.cyclic or not last else None
         op, text = teller.sentence(wait, following)
         if op is not None:
             steps.append((op, text))
@@ -80,6 +80,22 @@ class _Teller:
         peers = sorted({int(self.program.messages.peer[r]) for r in self.program.rows_of(op)})
         return f"rank {rank}'s stream with rank {', '.join(map(str, peers))}"
 
+    def without_joints(self, why: Blame) -> list[Wait]:
+        """The waits from op to op: where one is for a condition that stands for
+        several events, for the one of them that is in the way."""
+        waits = list(why.waits)
+        joint = [self.op_at(wait.at) is None for wait in waits]
+        if why.cyclic and joint[0]:
+            turn = joint.index(False)
+            waits, joint = waits[turn:] + waits[:turn], joint[turn:] + joint[:turn]
+        told: list[Wait] = []
+        for wait, is_joint in zip(waits, joint, strict=True):
+            if is_joint and told:
+                told[-1] = Wait(told[-1].at, wait.needs)
+            elif not is_joint:
+                told.append(wait)
+        return told
+
     # --- sentences -------------------------------------------------------------
 
     def sentence(self, wait: Wait, following: Wait | None) -> tuple[int | None, str]:
@@ -103,12 +119,28 @@ class _Teller:
             awaited = self._awaited(op, wait.needs)
             verb = "waits for" if kind is Kind.WAIT else f"is at {text}, which waits for"
             return f"rank {rank} {verb} {awaited}"
+        if self.program.kind[op] == Kind.COLL:
+            return f"rank {rank} is in {text}, {self._absent(op, wait)}"
+        if self.program.kind[op] == Kind.AWAIT:
+            given = self.op_at(wait.needs)
+            if wait.needs[0] == 0 or given is None:
+                return f"rank {rank} is in {text}, a signal that no lane of the rank gives"
+            lane = self.program.lanes[self.program.lane_of(given)].name
+            return f"rank {rank} is in {text}, which lane {lane} gives later"
         if self.program.kind[op] == Kind.GROUP:
             return f"rank {rank} is in the batch {text}: it needs {self._counterpart(op, wait)}"
         row = self.program.rows_of(op)[0]
         if wait.needs[0] == 0:
             return f"rank {rank} is in {text}, {self._unmet(row)}"
         return f"rank {rank} is in {text}, which completes when {self._counterpart(op, wait)}"
+
+    def _absent(self, op: int, wait: Wait) -> str:
+        """Who has not joined a collective."""
+        group = self.program.details.attributes[op].more["group"]
+        target = self.op_at(wait.needs)
+        if wait.needs[0] == 0 or target is None:
+            return f"a call of group {group} that not all of its members make"
+        return f"which needs rank {self._rank(target)} to call {op_text(self.program, target)}"
 
     def _awaited(self, op: int, needs: Event) -> str:
         """Which of the requests that op waits for needs this event."""
@@ -216,6 +248,13 @@ class _Teller:
             return (
                 "One rank sends or receives more than the other: a step, a tensor or a "
                 "whole rank takes another path."
+            )
+        ops = [op for w in why.waits if (op := self.op_at(w.at)) is not None]
+        kinds = {Kind(int(self.program.kind[op])) for op in ops}
+        if Kind.COLL in kinds and len(kinds) > 1:
+            return (
+                "A collective and a message, or another collective, stand in opposite orders "
+                "on the ranks: each waits for the other's turn."
             )
         if any(self._is_stream(w.at[0]) for w in why.waits):
             return (

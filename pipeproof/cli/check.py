@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import click
 
+from pipeproof.cli import options
 from pipeproof.cli.crash import report_crash
+from pipeproof.cli.reading import Reading, complain, read, read_stdin
 from pipeproof.errors import InputError
-from pipeproof.formats.sources import FORMATS, Failure, Source, gather
+from pipeproof.formats.sources import Failure, Source, gather
 from pipeproof.judge.options import Options
 from pipeproof.program.costs import Costs, parse_costs
-from pipeproof.program.transports import PRESETS, Transport, parse_transport
+from pipeproof.program.transports import Transport
 from pipeproof.report import outcome
 from pipeproof.verdict import Report, Status
 
-CHECK_NAMES = ("coverage", "order", "matching", "deadlock", "race", "memory")
-RECIPE_NAMES = ("torch", "naive", "grouped")
-
-
-def _parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
-    """A click callback that reads the option's text with ``parse``."""
-
-    def callback(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-        if value is None:
-            return None
-        try:
-            return parse(value)
-        except ValueError as error:
-            raise click.BadParameter(str(error), ctx, param) from None
-
-    return callback
+CHECK_NAMES = (
+    "coverage",
+    "order",
+    "matching",
+    "deadlock",
+    "race",
+    "memory",
+    "versions",
+    "gradients",
+)
 
 
 def _parse_budget(text: str) -> dict[int | None, int]:
@@ -45,54 +41,37 @@ def _parse_budget(text: str) -> dict[int | None, int]:
         digits = [units, rank] if equals else [units]
         if not all(d.isascii() and d.isdigit() and len(d) < 19 for d in digits):
             raise ValueError(f"found {part!r}; expected a number, or RANK=NUMBER")
-        budget[int(rank) if equals else None] = int(units)
+        key = int(rank) if equals else None
+        if key in budget:
+            raise ValueError(f"{'every rank' if key is None else f'rank {key}'} is given twice")
+        budget[key] = int(units)
     return budget
 
 
 @click.command("check", context_settings={"max_content_width": 80})
 @click.argument("files", nargs=-1, metavar="FILE...")
-@click.option("--from", "format_", type=click.Choice(FORMATS), help="Format of all inputs.")
-@click.option(
-    "--transport",
-    metavar="NAME[:SLOTS]",
-    callback=_parsed(parse_transport),
-    help=f"Transport the verdict is for: {', '.join(PRESETS)}; with :1 or :inf for buffer "
-    "slots. Default: nccl for schedules, a program's own.",
-)
-@click.option(
-    "--recipe",
-    type=click.Choice(RECIPE_NAMES),
-    default="torch",
-    show_default=True,
-    help="How a schedule's communication is issued.",
-)
+@options.FROM
+@options.TRANSPORT
+@options.RECIPE
 @click.option("--only", multiple=True, type=click.Choice(CHECK_NAMES), help="Only this check.")
-@click.option("--fixed", is_flag=True, help="Check the repaired program of a case.")
+@options.FIXED
 @click.option(
     "--budget",
     metavar="UNITS",
-    callback=_parsed(_parse_budget),
+    callback=options.parsed(_parse_budget),
     help="Live activations (or a program's units) a rank may hold: 4, or 0=4,1=3.",
 )
 @click.option(
     "--activation-bytes", type=click.IntRange(min=0), help="Bytes of one live activation."
 )
-@click.option(
-    "--microbatches", type=click.IntRange(min=1), help="Microbatches the step must run (CSV)."
-)
-@click.option(
-    "--notation",
-    type=click.Choice(("current", "older")),
-    default="current",
-    show_default=True,
-    help="older: B is the input gradient and BW the full backward.",
-)
+@options.MICROBATCHES
+@options.NOTATION
 @click.option(
     "--cost",
     default="F=1,I=1,W=1,comm=0",
     show_default=True,
     metavar="TIMES",
-    callback=_parsed(parse_costs),
+    callback=options.parsed(parse_costs),
     help="Time of each letter, and a message's latency.",
 )
 @click.option(
@@ -122,14 +101,14 @@ def command(
     """Check schedules and programs: does every op run once, in order, on the
     right data, without hanging, within memory?
 
-    FILE is a torch action CSV, a program or case in JSON, a folder of them,
-    or - for standard input.
+    FILE is a torch action CSV, a program or case in JSON, a recording of
+    another framework's schedule, a folder of them, or - for standard input.
     """
     # Arrays and long lists of numbers, no cycles: the collector would only walk them.
     gc.disable()
     if not files:
         raise click.UsageError("no FILE given; expected files, folders, or - for standard input")
-    options = Options(
+    wishes = Options(
         transport=transport,
         recipe=recipe,
         only=only,
@@ -137,33 +116,23 @@ def command(
         activation_bytes=activation_bytes,
         costs=cost,
     )
-    reading = _Reading(microbatches=microbatches, older=notation == "older", fixed=fixed)
-    reports = list(_reports(files, format_, reading, options))
+    reading = Reading(microbatches=microbatches, older=notation == "older", fixed=fixed)
+    reports = list(_reports(files, format_, reading, wishes))
+    if reports and all(r.error is not None and r.error.get("empty") for r in reports):
+        reports = []
     click.echo(_rendered(reports, output, quiet=quiet), nl=False)
     return outcome.exit_status(reports)
 
 
-class _Reading:
-    """How inputs are to be read."""
-
-    def __init__(self, *, microbatches: int | None, older: bool, fixed: bool) -> None:
-        self.microbatches = microbatches
-        self.older = older
-        self.fixed = fixed
-
-
 def _reports(
-    files: tuple[str, ...], format_: str | None, reading: _Reading, options: Options
+    files: tuple[str, ...], format_: str | None, reading: Reading, wishes: Options
 ) -> Iterator[Report]:
-    def stdin() -> bytes:
-        return sys.stdin.buffer.read()
-
-    for item in gather(files, format=format_, stdin=stdin):
+    for item in gather(files, format=format_, stdin=read_stdin):
         if isinstance(item, Failure):
-            yield _failed(item.file, item.error)
+            yield _failed(item.file, item.error, empty=_is_empty_folder(item))
             continue
         try:
-            yield _judged(item, reading, options)
+            yield from _judged(item, reading, wishes)
         except InputError as error:
             yield _failed(item.file, error)
         except MemoryError:
@@ -178,40 +147,43 @@ def _reports(
             )
 
 
-def _judged(source: Source, reading: _Reading, options: Options) -> Report:
-    from pipeproof.formats.sources import decode
+def _judged(source: Source, reading: Reading, wishes: Options) -> Iterator[Report]:
     from pipeproof.judge.judge import judge_program, judge_schedule
+    from pipeproof.program.schedules import Schedule
 
-    text = decode(source.data)
-    name = os.path.basename(source.file)
-    if reading.fixed and source.format != "program-json":
+    for target in read(source, reading):
+        _require_ranks(wishes.budget, target.ranks)
+        if isinstance(target, Schedule):
+            yield judge_schedule(source.file, target, wishes)
+        else:
+            yield judge_program(source.file, target, wishes)
+
+
+def _require_ranks(budget: Mapping[int | None, int], ranks: int) -> None:
+    """Refuse the budget of a rank that is not there: it would pass unchecked."""
+    rank = max((r for r in budget if r is not None), default=-1)
+    if rank >= ranks:
         raise InputError(
-            "found a schedule; expected a case with a repaired program (--fixed)",
-            cause="Only cases in JSON carry a repaired program. Leave out --fixed.",
+            f"found {ranks} rank{'s' if ranks != 1 else ''}; --budget names rank {rank}",
+            cause="Ranks count from 0.",
         )
-    if source.format == "program-json":
-        from pipeproof.formats.program_json import read_program
-
-        return judge_program(source.file, read_program(text, name, fixed=reading.fixed), options)
-    if source.format == "torch-executed":
-        from pipeproof.formats.torch_executed import read_executed
-
-        return judge_program(source.file, read_executed(text, name), options)
-    from pipeproof.formats.torch_schedule import read_schedule
-
-    schedule = read_schedule(text, name, older=reading.older, microbatches=reading.microbatches)
-    return judge_schedule(source.file, schedule, options)
 
 
-def _failed(file: str, error: InputError) -> Report:
+def _is_empty_folder(failure: Failure) -> bool:
+    """Whether nothing is wrong but that there is nothing to check."""
+    return failure.error.message.startswith("no file to check") and os.path.isdir(failure.file)
+
+
+def _failed(file: str, error: InputError, *, empty: bool = False) -> Report:
     """The report of an input that could not be read; its message goes out at once."""
-    click.echo(f"pipeproof: {error.located(file)}", err=True)
+    complain(file, error)
     fields = {
         "message": error.message,
         "cause": error.cause,
         "line": error.line,
         "column": error.column,
         "path": error.path,
+        "empty": empty or None,
     }
     return Report(
         file=file,
@@ -229,8 +201,9 @@ def _rendered(reports: list[Report], output: str, *, quiet: bool) -> str:
     from pipeproof.report.style import Style
     from pipeproof.report.text import render as render_text
 
-    terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
+    out = sys.stdout if sys.stdout is not None else io.StringIO()  # None where it was closed
+    terminal = out.isatty() and os.environ.get("TERM") != "dumb"
+    encoding = (getattr(out, "encoding", None) or "ascii").lower()
     style = Style(
         colour=terminal and not os.environ.get("NO_COLOR"),
         unicode=encoding.replace("-", "").startswith("utf"),

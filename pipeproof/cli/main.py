@@ -17,13 +17,17 @@ import click
 from pipeproof import __version__
 from pipeproof.cli.crash import report_crash
 
-INTERNAL, INTERRUPTED = 4, 130
+UNUSABLE, INTERNAL, INTERRUPTED = 2, 4, 130
 
 # name -> (module with a click command called `command`, one line of help)
 COMMANDS = {
     "check": (
         "pipeproof.cli.check",
         "Check schedules and programs: holds, violated or undetermined.",
+    ),
+    "convert": (
+        "pipeproof.cli.convert",
+        "Write what a file holds as a program in JSON, or as a torch CSV.",
     ),
 }
 
@@ -61,19 +65,31 @@ def main() -> NoReturn:
     """Run the command line and exit."""
     try:
         status = group.main(standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None where the shell closed it
+            sys.stdout.flush()
     except click.exceptions.Abort:
         status = INTERRUPTED
     except click.ClickException as error:
         error.show()
         status = error.exit_code
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):
         # The reader went away (`| head`): not an error, and not a verdict either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # click turns it into an exit of 1, and exits by itself for nothing else.
+        _drop_output()
         status = INTERRUPTED
     except KeyboardInterrupt:
         status = INTERRUPTED
+    except OSError as error:
+        # Inputs that cannot be read are targets with an error: this is the output.
+        _drop_output()
+        click.echo(f"pipeproof: the report cannot be written: {error.strerror}", err=True)
+        status = UNUSABLE
     except Exception as error:
         report_crash(error)
         status = INTERNAL
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _drop_output() -> None:
+    """Let what is left of standard output go nowhere, or closing it fails again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,11 +9,10 @@ of them, and one pass over its messages says whether it does.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pipeproof.program.programs import Longs, Messages
 
 
@@ -25,24 +24,19 @@ def all_meet(messages: Messages, match: Longs, ranks: int) -> bool:
     """
     if (match < 0).any():
         return False
-    bounds: Sequence[int] = messages.rank.searchsorted(range(ranks + 1)).tolist()
+    bounds = messages.rank.searchsorted(range(ranks + 1)).tolist()
     other_end, peer = match.tolist(), messages.peer.tolist()
-    at = list(bounds[:-1])
-    waits = bytearray(len(other_end))  # 1 where a rank stands and waits
+    # One resumable walk a rank. Where it breaks off it stands and waits, and when
+    # the other end comes to the same message it goes on behind it.
+    walks = [zip(range(a, b), other_end[a:b], peer[a:b], strict=True) for a, b in pairwise(bounds)]
+    waits = bytearray(len(other_end))
     ready = list(range(ranks - 1, -1, -1))
     met = 0
     while ready:
-        rank = ready.pop()
-        row, stop = at[rank], bounds[rank + 1]
-        while row < stop:
-            other = other_end[row]
+        for row, other, other_rank in walks[ready.pop()]:
             if not waits[other]:
                 waits[row] = 1
                 break
-            other_rank = peer[row]
-            at[other_rank] = other + 1
             ready.append(other_rank)
             met += 1
-            row += 1
-        at[rank] = row
     return 2 * met == len(other_end)

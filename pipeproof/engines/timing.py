@@ -8,6 +8,7 @@ the figures are those of the schedule, whatever issues its communication.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -144,32 +145,38 @@ def _offsets(setter: list[int], late: list[Number], bounds: list[int]) -> list[N
     None where a circle blocks the walk.
     """
     lanes = len(bounds) - 1
-    offset: list[Number] = [0] * (len(setter) + 1)  # the last is that of no gate
-    at = bounds[:lanes]
-    known = bytearray(len(setter) + 1)
-    known[-1] = 1
-    current: list[Number] = [0] * lanes
-    lane_of = np.repeat(np.arange(lanes), np.diff(bounds)).tolist()
-    parked: list[list[tuple[int, int]]] = [[] for _ in range(lanes)]  # (gate, who)
+    offset: list[Number | None] = [None] * len(setter)
+    offset.append(0)  # that of no gate, at -1
+    walks = [zip(range(a, b), setter[a:b], late[a:b], strict=True) for a, b in pairwise(bounds)]
+    held: list[tuple[int, int, Number] | None] = [None] * lanes  # the gate a walk stands at
+    clock: list[Number] = [0] * lanes
+    parked: dict[int, list[int]] = {}  # gate -> the lanes that wait for its offset
     ready = list(range(lanes - 1, -1, -1))
     while ready:
         lane = ready.pop()
-        first, stop, now = at[lane], bounds[lane + 1], current[lane]
-        gate = first
-        while gate < stop:
-            source = setter[gate]
-            if not known[source]:
-                parked[lane_of[source]].append((source, lane))
+        now = clock[lane]
+        here = held[lane]
+        if here is not None:
+            gate, source, extra = here
+            arrival = offset[source]
+            assert arrival is not None, "a lane is woken only when what it waits for is known"
+            now = max(now, arrival + extra)
+            offset[gate] = now
+            held[lane] = None
+            if gate in parked:
+                ready.extend(parked.pop(gate))
+        for gate, source, extra in walks[lane]:
+            arrival = offset[source]
+            if arrival is None:
+                held[lane] = (gate, source, extra)
+                parked.setdefault(source, []).append(lane)
                 break
-            arrival = offset[source] + late[gate]
+            arrival += extra
             if arrival > now:
                 now = arrival
             offset[gate] = now
-            known[gate] = 1
-            gate += 1
-        at[lane], current[lane] = gate, now
-        waiting = parked[lane]
-        if waiting and gate > first:
-            parked[lane] = [entry for entry in waiting if entry[0] >= gate]
-            ready.extend([who for source, who in waiting if source < gate])
-    return None if any(parked) else offset[:-1]
+            if gate in parked:
+                ready.extend(parked.pop(gate))
+        clock[lane] = now
+    known = [value for value in offset[:-1] if value is not None]
+    return known if len(known) == len(setter) else None

@@ -26,7 +26,6 @@ from pipeproof.formats.json_values import (
     wrong,
 )
 from pipeproof.formats.program_attributes import linear_forms
-from pipeproof.formats.program_features import FEATURES
 from pipeproof.formats.program_messages import parse_payload
 from pipeproof.program.programs import Details
 
@@ -175,11 +174,6 @@ def read_details(stated: Stated, path: str, lists: Lists, stages: int) -> Detail
         {key: read(stated, path, lists) for key, read in _DEMANDS.items() if key in stated}
     )
     return Details(**values)
-
-
-def stated_features(stated: Stated, path: str) -> dict[str, str]:
-    """The keys of the document that are features, and demand something: name -> path."""
-    return {key: child(path, key) for key in stated if key in FEATURES and stated[key]}
 
 
 def _by_rank(

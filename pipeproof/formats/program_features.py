@@ -12,55 +12,16 @@ from collections.abc import Mapping
 from pipeproof.program.programs import Feature
 
 _ORDERING = frozenset({"order", "matching", "deadlock", "race", "memory"})
-_GRADIENTS = frozenset({"gradients"})
-_VERSIONS = frozenset({"versions"})
-_SLOTS = frozenset({"race", "matching"})
+_VALUES = frozenset({"gradients", "versions"})
 
 FEATURES: Mapping[str, frozenset[str]] = {
-    # More than one order of events on a rank, or more than one execution.
-    "lanes": _ORDERING,
-    "SIGNAL": _ORDERING,
-    "AWAIT": _ORDERING,
-    "any": _ORDERING,
-    "WAITANY": _ORDERING,
-    # Collectives.
-    "COLL": frozenset({"matching", "deadlock", "race", "gradients"}),
-    "bumps": _VERSIONS,
-    # Gradients and metrics.
-    "grad": _GRADIENTS,
-    "grad_mode": _GRADIENTS,
-    "ZERO": _GRADIENTS,
-    "SCALE": _GRADIENTS,
-    "STEP": _GRADIENTS,
-    "REPORT": _GRADIENTS,
-    "want": _GRADIENTS,
-    "replicas": _GRADIENTS,
-    "alias": _GRADIENTS,
-    "effects": _GRADIENTS,
-    "want_effects": _GRADIENTS,
-    "rng": _GRADIENTS,
-    # Weight versions.
-    "ROLLBACK": _VERSIONS,
-    "uses": _VERSIONS,
-    "wv": _VERSIONS,
-    "versions": _VERSIONS,
-    # Slots.
-    "w": _SLOTS,
-    "r": _SLOTS,
-    "COPY": _SLOTS,
-    "ICOPY": _SLOTS,
+    # More than one execution.
+    "any": _ORDERING | _VALUES,
+    "WAITANY": _ORDERING | _VALUES,
 }
-"""Name (of an op, an attribute or a key of the document) -> checks it may change."""
+"""Name (of an op, or of what the reader notes) -> checks whose answer it may change."""
 
 
 def used_features(first: Mapping[str, str]) -> tuple[Feature, ...]:
     """The features that are used, in the order of the table; first: name -> path."""
-    return tuple(
-        Feature(name, first[name], _checks(name, first)) for name in FEATURES if name in first
-    )
-
-
-def _checks(name: str, first: Mapping[str, str]) -> frozenset[str]:
-    # A step makes a new weight version, which matters once versions are compared.
-    extra = _VERSIONS if name == "STEP" and "versions" in first else frozenset()
-    return FEATURES[name] | extra
+    return tuple(Feature(name, first[name], FEATURES[name]) for name in FEATURES if name in first)

@@ -37,7 +37,6 @@ from pipeproof.formats.program_document import (
     read_details,
     read_flag,
     read_lists,
-    stated_features,
     written_lanes,
 )
 from pipeproof.formats.program_features import used_features
@@ -186,7 +185,6 @@ def _program(value: Any, path: str, name: str) -> Program:
         )
     lists = read_lists(stated, path)
     reader = OpReader(lists.ranks, {"world": tuple(range(lists.ranks)), **lists.groups})
-    reader.features.update(stated_features(stated, path))
     lanes = _lanes(stated, path, lists.ranks, reader)
     stages, microbatches = _sizes(stated, path, lists, reader)
     return _assembled(

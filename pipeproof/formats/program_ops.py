@@ -95,21 +95,13 @@ class OpReader:
             at = f"{path}[{index}]"
             self.paths.append(at)
             op = recognised(written, FORMS, at)
-            if op.values or written[0] in FEATURES:
-                self._note(op)
+            if written[0] in FEATURES:
+                self.use(written[0], at)
             op.form.take(self, op)
 
     def use(self, name: str, path: str) -> None:
         """Note a feature where it is used first."""
         self.features.setdefault(name, path)
-
-    def _note(self, op: Op) -> None:
-        name = op.written[0]
-        if name in FEATURES:
-            self.use(name, op.path)
-        for key, value in op.values.items():
-            if key in FEATURES and value != ():  # an empty list states nothing
-                self.use(key, op.attribute_path(key))
 
     def _row(self, op: Op, fixed: dict[str, Any], stage: int = -1, microbatch: int = -1) -> int:
         """One more op; its number. Attributes taken by now are gone from its values."""

@@ -15,19 +15,22 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from pipeproof.errors import InputError
+from pipeproof.formats.json_formats import JSON_FORMATS, PROGRAM, detect_json, top_level_keys
 
 STDIN = "-"
 
 MAX_BYTES = 1 << 30
 """Largest input: more than any schedule, and still within memory."""
 
-_EXTENSIONS: Mapping[str, str] = {
-    ".csv": "torch-csv",
-    ".executed.txt": "torch-executed",
-    ".json": "program-json",
+_EXTENSIONS: Mapping[str, tuple[str, ...]] = {
+    ".csv": ("torch-csv",),
+    ".executed.txt": ("torch-executed",),
+    ".json": tuple(JSON_FORMATS),
+    ".jsonl": ("megatron",),
 }
+"""The formats of each extension; where there are several, the contents say which."""
 
-FORMATS: tuple[str, ...] = tuple(_EXTENSIONS.values())
+FORMATS: tuple[str, ...] = tuple(f for formats in _EXTENSIONS.values() for f in formats)
 """The values of ``--from``."""
 
 # UTF-32's little-endian mark begins with UTF-16's, so it must be tried first.
@@ -65,7 +68,8 @@ def gather(
     """The inputs that the arguments name, each read when it is asked for.
 
     ``format`` is the one asked for with ``--from``, for all of them; without
-    it the extension says. In a folder it selects the files of that format.
+    it the extension says, and where it is ``.json`` the contents. In a folder
+    ``format`` selects the files of that format.
     """
     if format is not None and format not in FORMATS:
         raise ValueError(f"unknown format {format!r}; known: {', '.join(FORMATS)}")
@@ -104,7 +108,7 @@ def _from_stdin(
 def _unmistakable_format(data: bytes) -> str:
     first = data[:_SNIFFED].removeprefix(BOM_UTF8).lstrip()[:1]
     if first == b"{":
-        return "program-json"
+        return _json_format(data)
     if first and first in _ROW_STARTS:
         return "torch-csv"
     decode(data)  # what is no text in UTF-8 says so
@@ -128,14 +132,19 @@ def _from_folder(folder: str, format: str | None) -> Iterator[Source | Failure]:
     failures: list[Failure] = []
     found = sorted(_files_within(folder, format, failures), key=_in_reading_order)
     yield from failures
+    nothing = not failures
     for path in found:
-        yield _from_file(path, format)
-    if not found and not failures:
-        endings = [e for e, f in _EXTENSIONS.items() if format in (None, f)]
+        item = _from_file(path, None)
+        if isinstance(item, Failure) or format in (None, item.format):
+            nothing = False
+            yield item
+    if nothing:
+        endings = [e for e, formats in _EXTENSIONS.items() if format is None or format in formats]
+        of = f" in the format {format}" if format else ""
         yield Failure(
             folder,
             InputError(
-                f"no file to check in this folder, expected {' or '.join(endings)}",
+                f"no file to check in this folder, expected {' or '.join(endings)}{of}",
                 cause="hidden files and folders are skipped; name a file to have it read",
             ),
         )
@@ -148,8 +157,8 @@ def _files_within(folder: str, format: str | None, failures: list[Failure]) -> I
     for parent, folders, files in os.walk(folder, onerror=note):  # links are not followed
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in files:
-            known = _format_of(name)
-            if known and format in (None, known) and not name.startswith("."):
+            known = _formats_of(name)
+            if known and (format is None or format in known) and not name.startswith("."):
                 yield os.path.join(parent, name)
 
 
@@ -161,8 +170,11 @@ def _in_reading_order(path: str) -> list[str]:
 def _from_file(path: str, format: str | None) -> Source | Failure:
     try:
         _require_regular(os.stat(path))  # first: a missing file is missing, whatever its name
-        known = format or _format_of(path) or _refuse_extension(path)
-        return Source(path, _read(path), known)
+        known = _formats_of(path)
+        if format is None and not known:
+            _refuse_extension(path)
+        data = _read(path)
+        return Source(path, data, format or (known[0] if len(known) == 1 else _json_format(data)))
     except InputError as error:
         return Failure(path, error)
     except OSError as error:
@@ -171,9 +183,16 @@ def _from_file(path: str, format: str | None) -> Source | Failure:
         return Failure(path, InputError("no file can have this name"))
 
 
-def _format_of(path: str) -> str | None:
+def _formats_of(path: str) -> tuple[str, ...]:
     name = path.lower()
-    return next((f for ending, f in _EXTENSIONS.items() if name.endswith(ending)), None)
+    return next((f for ending, f in _EXTENSIONS.items() if name.endswith(ending)), ())
+
+
+def _json_format(data: bytes) -> str:
+    try:
+        return detect_json(top_level_keys(decode(data)))
+    except InputError:  # no text: its reader says so
+        return PROGRAM
 
 
 def _refuse_extension(path: str) -> NoReturn:

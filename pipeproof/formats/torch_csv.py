@@ -4,9 +4,12 @@ The language, stricter than torch's own reader (which lets ``0F0xyz`` pass)::
 
     file  = row, row, ...          a blank row is no rank
     row   = cell "," cell "," ...  an empty cell is idle
-    cell  = action | "(" action ";" action ")OVERLAP_F_B"
+    cell  = action | "(" compute ";" compute ... ")OVERLAP_F_B"
     action = STAGE LETTER MICROBATCH        F I W B SEND_F RECV_F SEND_B RECV_B
            | STAGE NAME                     UNSHARD RESHARD REDUCE_GRAD
+
+Blanks around cells and quotes around whole cells are a spreadsheet's and mean
+nothing. Ids have at most ten digits.
 
 Source: ``_Action`` in torch.distributed.pipelining.schedules, torch 2.13. The
 older dialect wrote ``B`` for the input gradient and ``BW`` for both; nothing in
@@ -26,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from pipeproof.errors import InputError
+from pipeproof.formats.torch_csv_refusal import MAX_DIGITS, OVERLAP, Words, first_refusal
 from pipeproof.program.ops import MAX_ID, Kind
 
 if TYPE_CHECKING:
@@ -34,9 +38,11 @@ if TYPE_CHECKING:
     from pipeproof.program.programs import Bools, Bytes, Ints, Longs
 
 BLOCK = 1 << 19
+LONGEST_CELL = 1 << 19
+"""A block is cut between cells; a cell longer than this is no cell of a table."""
 
 # Each word once: what it is, and whether a message is a gradient's.
-WORDS: dict[bytes, tuple[Kind, bool]] = {
+WORDS: Words = {
     b"F": (Kind.F, False),
     b"I": (Kind.I, False),
     b"W": (Kind.W, False),
@@ -49,12 +55,11 @@ WORDS: dict[bytes, tuple[Kind, bool]] = {
     b"SEND_B": (Kind.SEND, True),
     b"RECV_B": (Kind.RECV, True),
 }
-OLDER_WORDS = {
+OLDER_WORDS: Words = {
     **{w: k for w, k in WORDS.items() if w != b"I"},
     b"B": (Kind.I, False),
     b"BW": (Kind.B, False),
 }
-OVERLAP = b"OVERLAP_F_B"
 OVERLAP_CODE = 255  # a code no Kind has; such tokens close a pair and vanish
 UNKNOWN = 254
 LONGEST_WORD = 11
@@ -81,7 +86,12 @@ for _left in (CELL, LINE):
 for _left in (OPEN, SEMICOLON):
     _ALLOWED[_left, [SEMICOLON, CLOSE]] = PART
 
-_SPACES = re.compile(rb"[ \t]*([,\n();])[ \t]*")
+_QUOTED = re.compile(rb'(^|,)[ \t]*"([^",\n]*)"[ \t]*(?=,|$)', re.MULTILINE)
+# Blanks before a separator are looked for from the first of them only: trying
+# each in turn is quadratic in a long run that no separator follows.
+_BLANKS_AFTER = re.compile(rb"([,\n();])[ \t]+")
+_BLANKS_BEFORE = re.compile(rb"(?<![ \t])[ \t]++(?=[,\n();])")
+_SEPARATOR = re.compile(rb"[,\n]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,39 +123,18 @@ def read_actions(text: str, *, older: bool = False) -> Actions:
 
 
 def _plain(text: str) -> bytes:
-    """ASCII bytes with ``\\n`` after every row and no blanks around cells."""
-    try:
-        data = text.encode("ascii")
-    except UnicodeEncodeError as error:
-        line, column = _locate(text.encode(), len(text[: error.start].encode()))
-        character = text[error.start]
-        raise InputError(
-            f"found the character {character!r} (U+{ord(character):04X}); "
-            "expected an action such as 0F1, in ASCII",
-            cause="An editor or spreadsheet may have replaced a letter or added a symbol.",
-            line=line,
-            column=column,
-        ) from None
+    """``\\n`` after every row, no quotes around cells and no blanks around anything.
+
+    What is not ASCII stays, as bytes of no class: it is refused in its cell.
+    """
+    data = text.encode("utf-8", "surrogatepass")
     data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     if b'"' in data:
-        data = _unquoted(data)
+        data = _QUOTED.sub(rb"\1\2", data)
+    if not data.endswith(b"\n"):
+        data += b"\n"
     if b" " in data or b"\t" in data:
-        data = _SPACES.sub(rb"\1", data.strip(b" \t"))
-    return data if data.endswith(b"\n") else data + b"\n"
-
-
-def _unquoted(data: bytes) -> bytes:
-    """Take the quotes off cells that a spreadsheet quoted whole."""
-    data = re.sub(rb'(^|,)([ \t]*)"([^",\n]*)"([ \t]*)(?=,|$)', rb"\1\3", data, flags=re.M)
-    at = data.find(b'"')
-    if at >= 0:
-        line, column = _locate(data, at)
-        raise InputError(
-            "found a quotation mark inside a cell; expected an action such as 0F1",
-            cause="Quotes may only enclose a whole cell. Was the file joined from several?",
-            line=line,
-            column=column,
-        )
+        data = _BLANKS_BEFORE.sub(b"", _BLANKS_AFTER.sub(rb"\1", data.lstrip(b" \t")))
     return data
 
 
@@ -159,14 +148,23 @@ def _blocks(data: bytes) -> Iterator[bytes]:
             if stop == 0:
                 stop = data.rfind(b",", start, start + BLOCK) + 1
             if stop == 0:
-                _fail_long_cell(data, start)
+                far = _SEPARATOR.search(data, start + BLOCK, start + BLOCK + LONGEST_CELL)
+                stop = far.end() if far else _refuse_long_cell(data, start)
         yield data[start:stop]
         start = stop
 
 
-def _read_block(
-    block: bytes, words: dict[bytes, tuple[Kind, bool]], line: int, column: int
-) -> tuple[NDArray[Any], ...]:
+def _refuse_long_cell(data: bytes, start: int) -> NoReturn:
+    row = data.rfind(b"\n", 0, start) + 1
+    raise InputError(
+        f"found a cell of more than {LONGEST_CELL} characters; expected an action such as 0F1",
+        cause="This is not a table of actions.",
+        line=data.count(b"\n", 0, row) + 1,
+        column=data.count(b",", row, start) + 1,
+    )
+
+
+def _read_block(block: bytes, words: Words, line: int, column: int) -> tuple[NDArray[Any], ...]:
     text = np.frombuffer(block, np.uint8)
     classes = _CLASS[text]
     bounds = np.flatnonzero((classes >= CELL) & (classes < OTHER))
@@ -188,7 +186,7 @@ def _read_block(
         and not (classes == OTHER).any()
     )
     if not whole:
-        _fail_first(block, words, line, column)
+        raise first_refusal(block, words, line, column)
 
     padded = np.frombuffer(block + bytes(LONGEST_WORD), np.uint8)
     code, backward = _words(padded, run, run_stop, words)
@@ -207,7 +205,7 @@ def _read_block(
     )
     known = code != UNKNOWN
     if not (known.all() and numbered.all() and (_ALLOWED[left, right] & shape).all()):
-        _fail_first(block, words, line, column)
+        raise first_refusal(block, words, line, column)
 
     separators = (right == CELL) | (right == LINE)
     cell = np.cumsum(separators) - separators  # number of the token's cell in the block
@@ -232,9 +230,7 @@ def _spelling(word: bytes) -> int:
     return sum(int(_LETTERS[c]) << 5 * i for i, c in enumerate(word))
 
 
-def _words(
-    text: Bytes, run: Longs, run_stop: Longs, words: dict[bytes, tuple[Kind, bool]]
-) -> tuple[Bytes, Bools]:
+def _words(text: Bytes, run: Longs, run_stop: Longs, words: Words) -> tuple[Bytes, Bools]:
     """Code of every run of letters; UNKNOWN for a word that is none."""
     length = run_stop - run
     spelled = _LETTERS[text[run]]
@@ -262,98 +258,10 @@ def _numbers(text: Bytes, start: Longs, stop: Longs) -> tuple[Longs, Bools]:
     within the largest id."""
     length = stop - start
     value = text[np.minimum(start, len(text) - 1)].astype(np.int64) - 48
-    # Ten digits decide whether a number is too large; further ones are not read.
+    # Further digits are not read: such a number is refused by its length.
     here = np.flatnonzero(length > 1)
-    for digit in range(1, min(int(length.max(initial=0)), 10)):
+    for digit in range(1, min(int(length.max(initial=0)), MAX_DIGITS)):
         here = here[length[here] > digit]
         value[here] = value[here] * 10 + (text[start[here] + digit] - np.int64(48))
     value[length == 0] = -1
-    return value, (value <= MAX_ID) & (length <= 10)
-
-
-# --- errors: find the first cell that is wrong, and say why -------------------
-
-
-def _locate(data: bytes, at: int) -> tuple[int, int]:
-    before = data[:at].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    row = before.rfind(b"\n") + 1
-    return before.count(b"\n") + 1, before.count(b",", row) + 1
-
-
-def _fail_long_cell(data: bytes, start: int) -> NoReturn:
-    line, column = _locate(data, start)
-    raise InputError(
-        f"found a cell of more than {BLOCK} characters; expected an action such as 0F1",
-        cause="This is not a table of actions.",
-        line=line,
-        column=column,
-    )
-
-
-def _fail_first(
-    block: bytes, words: dict[bytes, tuple[Kind, bool]], line: int, column: int
-) -> NoReturn:
-    names = "|".join(w.decode() for w in words if words[w][0] not in _UNNUMBERED)
-    bare = "|".join(w.decode() for w in words if words[w][0] in _UNNUMBERED)
-    compute = "|".join(w.decode() for w in words if words[w][0] <= Kind.W)
-    number = "0*[0-9]{1,10}"
-    good = re.compile(
-        rf"{number}(?:{names}){number}|{number}(?:{bare})|"
-        rf"\({number}(?:{compute}){number}(?:;{number}(?:{compute}){number})*\)OVERLAP_F_B|"
-    )
-    for row, cells in enumerate(block.decode("ascii").split("\n")):
-        for index, cell in enumerate(cells.split(",")):
-            large = any(int(n) > MAX_ID for n in re.findall("[0-9]+", cell[:200]))
-            if good.fullmatch(cell) is None or large:
-                expected, cause = _explain(cell, words, large)
-                shown = cell if len(cell) <= 40 else cell[:37] + "..."
-                raise InputError(
-                    f"found {shown!r}; expected {expected}",
-                    cause=cause,
-                    line=line + row,
-                    column=index + (column if row == 0 else 1),
-                )
-    raise AssertionError("the block was refused, but each of its cells is good")
-
-
-_UNNUMBERED = (Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD)
-
-
-def _explain(
-    cell: str, words: dict[bytes, tuple[Kind, bool]], large: bool
-) -> tuple[str, str | None]:
-    """(what was expected, the likely cause) for a cell that is no action."""
-    usual = "an action such as 0F1, 1SEND_B0 or 0UNSHARD"
-    letters = re.search("[A-Za-z_]+", cell)
-    word = letters.group() if letters else ""
-    if large:
-        return f"ids of at most {MAX_ID}", "Is a separator missing between two actions?"
-    if "-" in cell:
-        return "a stage and a microbatch of 0 or more", "Negative ids name nothing."
-    if word == "BW" and b"BW" not in words:
-        return (
-            "F, I, W or B",
-            "BW is the full backward of torch's older notation, in which B is the input "
-            "gradient alone. If this file is in it, say so: --notation older.",
-        )
-    if word == "I" and b"I" not in words:
-        return (
-            "F, B, W or BW (older notation)",
-            "I is the input gradient of torch's current notation; leave out --notation older.",
-        )
-    if ";" in cell and "(" not in cell:
-        return usual, "Are the cells separated by semicolons? Save the file with commas."
-    if "(" in cell or ")" in cell:
-        return "(action;action)OVERLAP_F_B", "Only compute actions overlap."
-    if word.upper() != word and word.upper().encode() in words:
-        return usual, f"Letters are upper case: {word.upper()}."
-    if word and word.encode() not in words:
-        known = ", ".join(w.decode() for w in words)
-        return f"one of {known}", f"{word} is no action that torch writes."
-    if re.fullmatch(rf"[0-9]+{word}[0-9]*[^0-9].*", cell):
-        return usual, "Something trails the action; torch's own reader would skip it."
-    if re.fullmatch("[A-Z_]+[0-9]*", cell):
-        return usual, "The stage, before the letter, is missing."
-    if word:
-        return usual, "The microbatch after the letter is missing or does not belong there."
-    return usual, None
+    return value, (value <= MAX_ID) & (length <= MAX_DIGITS)

@@ -23,6 +23,10 @@ _TOKEN = re.compile(
     r"|(?P<sharding>UNSHARD|RESHARD|REDUCE_GRAD))"
     r"|POST#(?P<post>[0-9]{1,10})\{(?P<members>[^{}]*)\}|WAIT#(?P<wait>[0-9]{1,10})"
 )
+# Not `splitlines` and `split`: they also break at characters that no editor counts
+# as the end of a line, or that nobody can see.
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_TOKENS = re.compile(r"[^ \t]+")
 _MEMBER = re.compile(r"([0-9]{1,10})(SEND|RECV)_([FB])([0-9]{1,10})")
 _Message = tuple[int, bool, bool, int]
 """(stage that acts, is a send, is a gradient's, microbatch)."""
@@ -48,9 +52,10 @@ class _Rows:
 def read_executed(text: str, name: str) -> Program:
     """Read a recording; InputError names the row and the token that is wrong."""
     rows = _Rows()
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            _read_rank(rows, line.split(), number)
+    for number, line in enumerate(_LINE_END.split(text), 1):
+        tokens = _TOKENS.findall(line)
+        if tokens:
+            _read_rank(rows, tokens, number)
     if not rows.kind:
         raise InputError(
             "found no action; expected rows such as 0F0 POST#0{0SEND_F0} WAIT#0",
@@ -127,28 +132,68 @@ def _members(text: str, fail: Callable[[str, str], InputError]) -> list[_Message
                 "Members of a batch are separated by semicolons.",
             )
         stage, verb, letter, microbatch = found.groups()
+        if max(int(stage), int(microbatch)) > MAX_ID:
+            raise fail(f"found {part!r}; expected ids of at most {MAX_ID}", "A typing error.")
         members.append((int(stage), verb == "SEND", letter == "B", int(microbatch)))
     return members
 
 
-def _assembled(rows: _Rows, name: str) -> Program:
-    stages = max(rows.host, default=-1) + 1
-    if stages > len(rows.kind):
-        raise InputError(
-            f"found stage {stages - 1} in a recording of {len(rows.kind)} actions",
-            cause="Stages count up from 0. Is a separator missing?",
-        )
-    computes = [m for k, m in zip(rows.kind, rows.microbatch, strict=True) if k <= Kind.W]
-    peer, payload = [], []
-    for op, _, (stage, send, backward, microbatch) in rows.messages:
-        other = stage + (1 if send != backward else -1)
-        if other not in rows.host:
+def _refuse_huge(rows: _Rows) -> None:
+    """A complete step has an action for every id below the largest."""
+    for ids, what in ((rows.stage, "stage"), (rows.microbatch, "microbatch")):
+        at = max(range(len(ids)), key=ids.__getitem__)
+        if ids[at] >= len(ids):
             raise InputError(
-                f"found a message of stage {stage}, but stage {other} is on no row",
-                cause="Activations go to the next stage, gradients to the previous one.",
-                line=rows.line[op],
-                column=rows.column[op],
+                f"found {what} {ids[at]} in a recording of {len(ids)} actions; expected ids "
+                "that count up from 0",
+                cause="A complete step has actions for every smaller id. Is a blank missing?",
+                line=rows.line[at],
+                column=rows.column[at],
             )
+
+
+def _other_end(rows: _Rows, op: int, rank: int, message: _Message) -> int:
+    """The stage that a message goes to or comes from."""
+    stage, send, backward, microbatch = message
+    other = stage + (1 if send != backward else -1)
+    text = f"{stage}{'SEND' if send else 'RECV'}_{'B' if backward else 'F'}{microbatch}"
+    line, column = rows.line[op], rows.column[op]
+    if rows.host.get(stage) != rank:
+        lives = f"is on rank {rows.host[stage]}" if stage in rows.host else "computes on no row"
+        raise InputError(
+            f"found {text} on rank {rank}, but stage {stage} {lives}; expected a message of a "
+            "stage of its own row",
+            cause="A message is named by the stage that acts.",
+            line=line,
+            column=column,
+        )
+    if other not in rows.host:
+        if other < 0 or other > max(rows.host):
+            why = f"stage {stage} is the {'first' if other < 0 else 'last'}"
+        else:
+            why = f"stage {other} is on no row"
+        raise InputError(
+            f"found {text}, but {why}; expected a neighbouring stage at the other end",
+            cause="Activations go to the next stage, gradients to the previous one.",
+            line=line,
+            column=column,
+        )
+    return other
+
+
+def _assembled(rows: _Rows, name: str) -> Program:
+    computes = [(k, m) for k, m in zip(rows.kind, rows.microbatch, strict=True) if k <= Kind.W]
+    if not computes:
+        raise InputError(
+            "found no compute action (F, I, W or B); expected a recording of them",
+            cause="Only communication is listed. Was the file filtered?",
+        )
+    _refuse_huge(rows)
+    stages = max(rows.host) + 1
+    peer, payload = [], []
+    for op, rank, message in rows.messages:
+        stage, send, backward, microbatch = message
+        other = _other_end(rows, op, rank, message)
         producer = stage if send else other
         peer.append(rows.host[other])
         payload.append((gradient if backward else activation)(producer, microbatch))
@@ -157,7 +202,7 @@ def _assembled(rows: _Rows, name: str) -> Program:
         name=name,
         ranks=len(rows.lanes),
         stages=stages,
-        microbatches=max(computes, default=-1) + 1,
+        microbatches=max(m for _, m in computes) + 1,
         hosts=tuple((rows.host[s],) if s in rows.host else () for s in range(stages)),
         lanes=tuple(rows.lanes),
         kind=np.array(rows.kind, np.uint8),
@@ -180,5 +225,6 @@ def _assembled(rows: _Rows, name: str) -> Program:
         transport=PRESETS["nccl"],
         recipe="executed",
         complete=True,
+        forward_only=all(k == Kind.F for k, _ in computes),
         details=Details(requests=tuple(rows.names)),
     )

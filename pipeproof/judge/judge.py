@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from pipeproof.checks.memory_lanes import rank_peaks
 from pipeproof.checks.subject import Subject
-from pipeproof.checks.table import CHECKS, LATER
+from pipeproof.checks.table import CHECKS
 from pipeproof.checks.telling import undetermined
 from pipeproof.engines.timing import timing
 from pipeproof.judge.excerpt import excerpts
@@ -41,8 +42,9 @@ def judge_program(file: str, program: Program, options: Options) -> Report:
     if options.transport is not None:
         program = replace(program, transport=program.transport.on_streams_of(options.transport))
     subject = _subject(program, options)
-    if _wants(options, "deadlock") and "deadlock" not in _blind(program):
-        _set_rows(subject, program_rows(program))
+    decidable = "deadlock" not in _blind(program) and not subject.contended
+    if _wants(options, "deadlock") and decidable:
+        _set_rows(subject, program_rows(program, holds=subject.runs_to_end))
     return _judge(file, subject, options)
 
 
@@ -101,17 +103,13 @@ def _budget(program: Program, options: Options) -> dict[int, int]:
 def _run_checks(subject: Subject, options: Options) -> list[CheckResult]:
     results = []
     for check in CHECKS:
-        if not _wants(options, check.name):
+        if not _wants(options, check.name) or not check.applies(subject):
             continue
         start = time.perf_counter()
         result = undetermined(subject, check.name) or check.run(subject)
         replayed = tuple(_replayed(subject, f) for f in result.findings)
         seconds = time.perf_counter() - start
         results.append(replace(result, findings=replayed, seconds=seconds))
-    for name in LATER:
-        answer = undetermined(subject, name)
-        if answer is not None and _wants(options, name):
-            results.append(answer)
     return results
 
 
@@ -152,11 +150,15 @@ def _metrics(subject: Subject, options: Options) -> Mapping[str, Any]:
             metrics["bubble"] = measured.bubble
             metrics["idle"] = {str(r): t for r, t in enumerate(measured.idle)}
     if "memory" not in blind:
-        used = subject.usage
-        peaks = {str(lane.rank): peak for lane, peak in zip(program.lanes, used.peak, strict=True)}
+        if subject.several_lanes:
+            peaks = {str(p.rank): p.closure.peak for p in rank_peaks(subject)}
+        else:
+            lanes = zip(program.lanes, subject.usage.peak, strict=True)
+            peaks = {str(lane.rank): peak for lane, peak in lanes}
+        allocates = any(a.alloc for a in program.details.attributes.values())
         metrics["peak_memory"] = peaks
-        metrics["memory_unit"] = used.unit
-        if options.activation_bytes is not None and not used.allocates:
+        metrics["memory_unit"] = "units" if allocates else "live activations"
+        if options.activation_bytes is not None and not allocates:
             metrics["peak_bytes"] = {r: p * options.activation_bytes for r, p in peaks.items()}
     metrics["messages"] = int(program.messages.send.sum())
     if "deadlock" not in blind and _wants(options, "deadlock"):

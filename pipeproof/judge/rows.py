@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from pipeproof.engines.events.build import build
 from pipeproof.engines.events.pairing import Pairing, pair
 from pipeproof.engines.events.run import run
+from pipeproof.engines.events.turns import turns
 from pipeproof.engines.meetings import all_meet
 from pipeproof.program.programs import Program
 from pipeproof.program.schedules import Schedule
 from pipeproof.program.transports import PRESETS, Transport
 from pipeproof.recipes import issuing
+from pipeproof.recipes.regrouping import regrouped
 from pipeproof.verdict import Status, TransportRow
 
 SOUGHT_OPS = 200_000
@@ -48,7 +50,7 @@ class _Plan:
     def holds(self, transport: Transport) -> bool:
         pairing = self._pairings.get(transport.match)
         if pairing is None:
-            pairing = pair(self.program.messages, transport.match)
+            pairing = pair(self.program.messages, transport.match, turns(self.program))
             self._pairings[transport.match] = pairing
         graph = build(self.program, transport, pairing)
         return run(graph).finished(graph)
@@ -98,14 +100,27 @@ def schedule_rows(schedule: Schedule, program: Program, pairing: Pairing) -> Sid
     return SideBySide(tuple(found), shown_by)
 
 
-def program_rows(program: Program) -> SideBySide:
+def program_rows(program: Program, *, holds: bool) -> SideBySide:
     """Rows for a program: its own matching and groups on each preset's streams.
 
-    Streams order only posted operations, so a program without any has none.
+    Streams order only posted operations, so a program without any has no such
+    rows. Where its own transport does not hold, that is a row too, with the
+    slots that would help, and so is posting its neighbouring messages together.
     """
-    if not (program.request >= 0).any():
-        return SideBySide((), {})
-    found, shown_by = _preset_rows(_Plan(program), program.transport)
+    own = program.transport
+    found: list[TransportRow] = []
+    shown_by: dict[str, str] = {}
+    if (program.request >= 0).any():
+        found, shown_by = _preset_rows(_Plan(program), own)
+    base = own.name.partition(":")[0]
+    if not holds and base not in PRESETS:
+        found.append(_row(base, _Plan(program), replace(own, capacity=0), False, own))
+        together = regrouped(program)
+        if together is not None:
+            plan = _Plan(together)
+            ends = plan.holds(own)
+            status = Status.HOLDS if ends else Status.VIOLATED
+            found.append(TransportRow("grouped", status, 0 if ends else -1))
     return SideBySide(tuple(found), shown_by)
 
 

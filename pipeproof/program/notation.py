@@ -66,6 +66,8 @@ def op_text(program: Program, op: int) -> str:
         return _wait_text(program, program.requests_of(op))
     attributes = program.details.attributes.get(op, NOTHING)
     label = attributes.label if isinstance(attributes, Attributes) else None
+    if kind is Kind.COLL and isinstance(attributes, Attributes):
+        return f"{attributes.more['kind']} {label}"
     return f"{kind.name} {label}" if label else kind.name
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pipeproof.program.notation import message_text, op_text
@@ -84,7 +84,8 @@ class _Checker:
             defaultdict(list),
             defaultdict(list),
         )
-        for row in range(len(self.op)):
+        posted = self.times.posted
+        for row in sorted(range(len(self.op)), key=lambda row: (posted[self.op[row]], row)):
             ends = (self.rank[row], self.peer[row])
             channel: tuple[int, ...] = (*(ends if self.send[row] else ends[::-1]), comm[row])
             if self.send[row]:
@@ -105,6 +106,8 @@ class _Checker:
         yield from self._ends()
         yield from self._slots()
         yield from self._batches()
+        yield from self._collectives()
+        yield from self._signals()
 
     def _name(self, op: int) -> str:
         return f"{op_text(self.program, op)} (rank {self.program.rank_of(op)})"
@@ -138,13 +141,18 @@ class _Checker:
         if self.transport.streams is Streams.FREE:
             return
         last: dict[tuple[int, ...], int] = {}
-        for op in sorted(self.poster.values()):
-            for stream in {self._stream(row) for row in self.rows[op]}:
+        for op in self._by_posting(self.poster.values()):
+            for stream in self._streams_of(op):
                 before = last.get(stream)
                 start = self.times.start[op]
                 if before is not None and NEVER > start <= self.times.complete[before]:
                     yield f"{self._name(op)} starts before {self._name(before)} leaves the stream"
                 last[stream] = op
+
+    def _streams_of(self, op: int) -> set[tuple[int, ...]]:
+        if self.kind[op] == Kind.COLL and self.transport.streams is Streams.RANK:
+            return {(self.program.rank_of(op),)}
+        return {self._stream(row) for row in self.rows[op]}
 
     def _stream(self, row: int) -> tuple[int, ...]:
         rank, peer = self.rank[row], self.peer[row]
@@ -240,3 +248,35 @@ class _Checker:
             in_slot = self.send[end] and not self._batch(end) and self.transport.capacity != 0
             if not in_slot:
                 yield f"{message_text(self.program, end)} moves before its whole batch is there"
+
+    def _collectives(self) -> Iterator[str]:
+        """The i-th calls of a group's members complete after all have started."""
+        calls: dict[tuple[str, int], list[int]] = defaultdict(list)
+        attributes = self.program.details.attributes
+        for op in self._by_posting(op for op, k in enumerate(self.kind) if k == Kind.COLL):
+            calls[attributes[op].more["group"], self.program.rank_of(op)].append(op)
+        for (group, _), own in calls.items():
+            members = self.program.details.groups.get(group, range(self.program.ranks))
+            for index, op in enumerate(own):
+                others = [calls.get((group, m), [])[index : index + 1] for m in members]
+                starts = [self.times.start[o[0]] if o else NEVER for o in others]
+                if self.times.complete[op] < max(starts):
+                    yield f"{self._name(op)} completes before all of {group} have called it"
+
+    def _signals(self) -> Iterator[str]:
+        """An AWAIT completes after a signal of its name on its rank."""
+        attributes = self.program.details.attributes
+        given: dict[tuple[int, str | None], int] = {}
+        for op, kind in enumerate(self.kind):
+            if kind == Kind.SIGNAL:
+                key = (self.program.rank_of(op), attributes[op].label)
+                given[key] = min(self.times.complete[op], given.get(key, NEVER))
+        for op, kind in enumerate(self.kind):
+            if kind == Kind.AWAIT:
+                key = (self.program.rank_of(op), attributes[op].label)
+                if self.times.complete[op] < given.get(key, NEVER):
+                    yield f"{self._name(op)} goes on before its signal is given"
+
+    def _by_posting(self, ops: Iterable[int]) -> list[int]:
+        """Ops in the order of their posting, which the certificate itself states."""
+        return sorted(ops, key=lambda op: (self.times.posted[op], op))

@@ -223,6 +223,8 @@ class _Router:
         # outputs made; a stage's neighbours tell which rank that concerns.
         self.received: set[tuple[bool, int, int]] = set()
         self.made: set[tuple[bool, int, int]] = set()
+        # Receives put before their op although nobody had sent yet.
+        self.early: set[tuple[bool, int, int]] = set()
         # The consumer's cell, for the place of a receive.
         self.cell_of: dict[tuple[bool, int, int], _Action] = {}
         for row in cells:
@@ -269,7 +271,6 @@ class _Router:
         row.append(_Action(Kind.RECV, stage, a.microbatch, backward, line, column))
 
     def route(self) -> list[list[_Action]]:
-        self.early: set[tuple[bool, int, int]] = set()
         left = [r for r in range(len(self.cells)) if self.cells[r]]
         while left:
             progress = False

@@ -12,7 +12,8 @@ from pipeproof.program.notation import message_text, op_text, payload_name
 from pipeproof.program.ops import COMPUTE, LETTER, SHARDING, Kind, activation, gradient
 from pipeproof.program.programs import Program
 from pipeproof.program.transports import Transport
-from pipeproof.replay.layout import NOBODY, pairing
+from pipeproof.replay.confirm_values import confirm_value
+from pipeproof.replay.layout import NOBODY, meetings_of, pairing
 from pipeproof.replay.ledger import (
     NO_TRAITS,
     SHARDED,
@@ -22,22 +23,33 @@ from pipeproof.replay.ledger import (
     attributes_of,
     compute_of,
     shards,
+    units_of,
 )
 from pipeproof.replay.model import Model
 from pipeproof.verdict import (
     Counterexample,
     Crossed,
+    Diverged,
+    EffectCount,
     Exceeds,
     Illegal,
     InFlight,
     Lacks,
     Misplaced,
+    NoVersion,
+    Overtakes,
     Partition,
+    PilesUp,
     Ran,
+    RandomState,
+    ReadsVersion,
     Remains,
+    Repeated,
     Sharding,
     Stuck,
+    UnequalCalls,
     Unmatched,
+    WrongForm,
 )
 
 
@@ -57,6 +69,8 @@ def confirm(program: Program, transport: Transport, counterexample: Counterexamp
             return _unmatched(program, transport, claim)
         case Ran():
             return _ran(program, claim)
+        case Repeated():
+            return _repeated(program, claim)
         case Misplaced():
             return _misplaced(program, claim)
         case Lacks():
@@ -65,14 +79,24 @@ def confirm(program: Program, transport: Transport, counterexample: Counterexamp
             return _sharding(program, claim)
         case InFlight():
             return _in_flight(program, claim, moves)
+        case Overtakes():
+            return _overtakes(program, transport, claim)
+        case UnequalCalls():
+            return _unequal_calls(program, claim)
         case Exceeds():
             return _exceeds(program, claim, moves)
+        case PilesUp():
+            return _piles_up(program, transport, claim)
         case Illegal():
             return _illegal(program, claim, moves)
         case Remains():
             return _remains(program, claim)
         case Partition():
             return _partition(program)
+        case (
+            WrongForm() | Diverged() | EffectCount() | RandomState() | ReadsVersion() | NoVersion()
+        ):
+            return confirm_value(program, transport, claim)
         case _:
             assert_never(claim)
 
@@ -104,6 +128,23 @@ def _unmatched(program: Program, transport: Transport, claim: Unmatched) -> str 
     return None
 
 
+def _overtakes(program: Program, transport: Transport, claim: Overtakes) -> str | None:
+    if Model(program, transport).reaches(claim.op, without=claim.other):
+        return None
+    first, second = (_texts(program, (op,)) for op in (claim.other, claim.op))
+    return f"No execution reaches {second} before {first} has completed."
+
+
+def _unequal_calls(program: Program, claim: UnequalCalls) -> str | None:
+    meeting, _ = meetings_of(program)
+    if meeting.get(claim.one, -1) != meeting.get(claim.other, -2):
+        return "The two calls do not meet."
+    one, other = (program.details.attributes[op] for op in (claim.one, claim.other))
+    if (one.more["kind"], one.label) == (other.more["kind"], other.label):
+        return "The two calls are the same."
+    return None
+
+
 def _crossed(program: Program, transport: Transport, claim: Crossed) -> str | None:
     send, recv = claim.send, claim.recv
     meets = pairing(program, transport.match)[send]
@@ -132,17 +173,31 @@ def _ran(program: Program, claim: Ran) -> str | None:
     wanted = Compute(claim.kind, claim.stage, claim.microbatch)
     same = (program.kind == wanted.kind) & (program.stage == wanted.stage)
     ops = (same & (program.microbatch == wanted.microbatch)).nonzero()[0].tolist()
-    times = sum(not attributes_of(program, op).redo for op in ops)
+    in_range = 0 <= claim.stage < program.stages
+    if claim.kind in SHARDING:  # these are a stage's, of no microbatch
+        in_range = in_range and claim.microbatch == -1
+    else:
+        in_range = in_range and 0 <= claim.microbatch < program.microbatches
+    # What may repeat counts for nothing, unless it should not be there at all.
+    times = sum(not in_range or not attributes_of(program, op).redo for op in ops)
     name = _compute_text(wanted)
     if times != claim.times:
         return f"{name} runs {times} times, not {claim.times}."
     if claim.expected not in (0, 1):
         return f"No step needs {name} {claim.expected} times."
-    in_range = 0 <= claim.stage < program.stages and 0 <= claim.microbatch < program.microbatches
     if claim.expected and not in_range:
         return f"There is no {name} in a step of this size, so none is expected."
     if times == claim.expected:
         return f"{name} runs {times} times, as expected."
+    return None
+
+
+def _repeated(program: Program, claim: Repeated) -> str | None:
+    rows = zip(program.messages.send.tolist(), program.messages.payload.tolist(), strict=True)
+    times = sum(row == (claim.send, claim.payload) for row in rows)
+    done = "sent" if claim.send else "received"
+    if times != claim.times or times < 2:
+        return f"{payload_name(program, claim.payload)} is {done} {times} times."
     return None
 
 
@@ -161,9 +216,11 @@ def _misplaced(program: Program, claim: Misplaced) -> str | None:
 
 def _partition(program: Program) -> str | None:
     layers, count = program.details.layers, program.details.n_layers
-    if layers is None or count is None:
+    if layers is None:
         return "The program does not say which layers its stages have."
-    if [layer for stage in layers for layer in stage] == list(range(count)):
+    listed = [layer for stage in layers for layer in stage]
+    count = len(listed) if count is None else count
+    if listed == list(range(count)):
         return f"The layers of the stages are 0 to {count - 1}, once each."
     return None
 
@@ -226,16 +283,42 @@ def _sharding(program: Program, claim: Sharding) -> str | None:
 
 
 def _in_flight(program: Program, claim: InFlight, moves: tuple[int, ...]) -> str | None:
+    if claim.op == claim.poster and _clashes(program, claim.op):
+        return None
     if claim.poster not in at_op(program, claim.op, moves).pending.values():
         here, poster = op_text(program, claim.op), op_text(program, claim.poster)
         return f"When {here} is reached, nothing is pending that {poster} posted."
     return None
 
 
+def _clashes(program: Program, op: int) -> bool:
+    """Whether two members of one group use the same slot, and one of them fills it."""
+    users: dict[str | None, list[bool]] = {}
+    for row in program.rows_of(op):
+        slot = program.details.traits.get(row, NO_TRAITS).buf
+        users.setdefault(slot, []).append(bool(program.messages.send[row]))
+    return any(s is not None and len(u) > 1 and not all(u) for s, u in users.items())
+
+
 def _exceeds(program: Program, claim: Exceeds, moves: tuple[int, ...]) -> str | None:
-    units = at_op(program, claim.op, moves).units
+    units = at_op(program, claim.op, moves).most
     if units != claim.units:
         return f"At {op_text(program, claim.op)} its rank holds {units} units, not {claim.units}."
+    if units <= claim.budget:
+        return f"{units} units are within the budget of {claim.budget}."
+    return None
+
+
+def _piles_up(program: Program, transport: Transport, claim: PilesUp) -> str | None:
+    state = Model(program, transport).held_at(claim.held)
+    completed, begun = set[int](), set[int]()
+    for number, lane in enumerate(program.lanes):
+        if lane.rank == claim.rank:
+            completed.update(range(lane.first, state.at[number]))
+            begun.update(range(lane.first, state.at[number] + bool(state.entered[number])))
+    units = units_of(program, completed, begun)
+    if units != claim.units:
+        return f"Rank {claim.rank} then holds {units} units, not {claim.units}."
     if units <= claim.budget:
         return f"{units} units are within the budget of {claim.budget}."
     return None
@@ -247,7 +330,9 @@ def _illegal(program: Program, claim: Illegal, moves: tuple[int, ...]) -> str | 
     concerned = False
     if what in attributes.free:
         concerned = True
-        if what not in ledger.live:
+        freed = (attributes_of(program, poster).free for poster in ledger.pending.values())
+        twice = attributes.free.count(what) > 1
+        if twice or what not in ledger.live or any(what in names for names in freed):
             return None
     if what in attributes.needs and program.kind[op] != Kind.MAKE:
         concerned = True

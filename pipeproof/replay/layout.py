@@ -17,6 +17,74 @@ from pipeproof.program.transports import Match, Streams
 NOBODY = -1
 
 
+def posting_order(program: Program) -> list[int]:
+    """For each op its place in the order in which its rank posts.
+
+    One lane posts in the order of its ops. Several take turns, one op each, and
+    none passes an AWAIT before its signal was given.
+    """
+    place = list(range(program.ops))
+    lanes_of: dict[int, list[tuple[int, int]]] = {}
+    for lane in program.lanes:
+        lanes_of.setdefault(lane.rank, []).append((lane.first, lane.stop))
+    for lanes in lanes_of.values():
+        if len(lanes) > 1:
+            ops = _taking_turns(program, lanes)
+            for op, turn in zip(ops, sorted(ops), strict=True):
+                place[op] = turn
+    return place
+
+
+def _taking_turns(program: Program, lanes: list[tuple[int, int]]) -> list[int]:
+    label = {op: a.label for op, a in program.details.attributes.items()}
+    at, given, ops = [first for first, _ in lanes], set[str | None](), list[int]()
+    moved = True
+    while moved:
+        moved = False
+        for number, (_, stop) in enumerate(lanes):
+            op = at[number]
+            if op == stop or (program.kind[op] == Kind.AWAIT and label[op] not in given):
+                continue
+            if program.kind[op] == Kind.SIGNAL:
+                given.add(label[op])
+            ops.append(op)
+            at[number] += 1
+            moved = True
+    for number, (_, stop) in enumerate(lanes):
+        ops.extend(range(at[number], stop))
+    return ops
+
+
+def in_posting_order(program: Program) -> list[int]:
+    """The message rows in the order in which their ranks post them."""
+    place = posting_order(program)
+    ops = program.messages.op.tolist()
+    return sorted(range(len(ops)), key=lambda row: (place[ops[row]], row))
+
+
+def meetings_of(program: Program) -> tuple[dict[int, int], list[int]]:
+    """By collective op its meeting; by meeting how many members have to call.
+
+    The i-th calls of all members of a group meet.
+    """
+    place = posting_order(program)
+    made: dict[tuple[str, int], int] = {}
+    numbers: dict[tuple[str, int], int] = {}
+    meeting: dict[int, int] = {}
+    expected: list[int] = []
+    calls = (program.kind == Kind.COLL).nonzero()[0].tolist()
+    for op in sorted(calls, key=lambda op: place[op]):
+        group = program.details.attributes[op].more["group"]
+        rank = program.rank_of(op)
+        index = made.get((group, rank), 0)
+        made[group, rank] = index + 1
+        number = numbers.setdefault((group, index), len(numbers))
+        if number == len(expected):
+            expected.append(len(program.details.groups.get(group, range(program.ranks))))
+        meeting[op] = number
+    return meeting, expected
+
+
 def channels(program: Program) -> Iterator[tuple[int, int, int]]:
     """The channel of every message row: (sender, receiver, comm)."""
     m = program.messages
@@ -35,8 +103,9 @@ def pairing(program: Program, match: Match) -> list[int]:
     m = program.messages
     sends: dict[tuple[int, ...], list[int]] = {}
     receives: dict[tuple[int, ...], list[int]] = {}
-    rows = zip(channels(program), m.send.tolist(), m.payload.tolist(), strict=True)
-    for row, (channel, send, payload) in enumerate(rows):
+    rows = list(zip(channels(program), m.send.tolist(), m.payload.tolist(), strict=True))
+    for row in in_posting_order(program):
+        channel, send, payload = rows[row]
         queue: tuple[int, ...] = channel
         if match is Match.TAG:
             queue = (*channel, payload)
@@ -70,6 +139,10 @@ def streams_of(program: Program, streams: Streams) -> tuple[dict[int, list[int]]
         stream = numbers.setdefault(name, len(numbers))
         if stream not in occupied.setdefault(op, []):
             occupied[op].append(stream)
+    if streams is Streams.RANK:  # there alone collectives take turns with messages
+        for op in (program.kind == Kind.COLL).nonzero()[0].tolist():
+            if not blocking[op]:
+                occupied[op] = [numbers.setdefault((program.rank_of(op),), len(numbers))]
     return occupied, len(numbers)
 
 
@@ -80,17 +153,17 @@ def channels_of(program: Program) -> tuple[list[int], list[int], list[list[int]]
     sends of every payload, alone or in a group.
     """
     numbers: dict[tuple[int, int, int], int] = {}
-    channel: list[int] = []
-    position: list[int] = []
+    channel = [NOBODY] * len(program.messages.op)
+    position = channel.copy()
     sends: list[list[int]] = []
-    for row, (name, send) in enumerate(
-        zip(channels(program), program.messages.send.tolist(), strict=True)
-    ):
+    named = list(zip(channels(program), program.messages.send.tolist(), strict=True))
+    for row in in_posting_order(program):
+        name, send = named[row]
         number = numbers.setdefault(name, len(numbers))
         if number == len(sends):
             sends.append([])
-        channel.append(number)
-        position.append(len(sends[number]))
+        channel[row] = number
+        position[row] = len(sends[number])
         if send:
             sends[number].append(row)
     return channel, position, sends

@@ -62,6 +62,9 @@ class Ledger:
         self.ran: set[Compute] = set()
         self.pending: dict[int, int] = {}  # request -> the op that posted it
         self.live: dict[str, int] = {}  # allocation -> units
+        self._allocates = allocates(program)
+        self._held = 0  # the sum of all that is live
+        self.most = 0  # units held, at most, while the op that was reached runs
         self.activations: set[tuple[int, int]] = set()  # (stage, microbatch)
         self.slots: dict[str, str | None] = {}  # slot -> its content
         self._copied: dict[int, str | None] = {}  # asynchronous copy -> content on its way
@@ -69,21 +72,33 @@ class Ledger:
     @property
     def units(self) -> int:
         """Units held: of allocations, or one an activation if nothing is allocated."""
-        if allocates(self._program):
-            return sum(self.live.values())
-        return len(self.activations)
+        return self._held if self._allocates else len(self.activations)
 
     def reach(self, op: int) -> None:
-        """The lane comes to op."""
+        """The lane comes to op.
+
+        An op's allocations are made before it: a WAIT's before it waits, those
+        of any other op, which waits first, after that.
+        """
+        waits = self._kind[op] == Kind.WAIT
+        if waits:
+            self._allocate(op)
+        before = self.units
         for wait in self._waits[op]:
             request = int(self._program.waits.request[wait])
             if request in self.pending:
                 self._complete(self.pending.pop(request))
-        for name, units in attributes_of(self._program, op).alloc:
-            self.live[name] = self.live.get(name, 0) + units
+        if not waits:
+            self._allocate(op)
         if self._kind[op] == Kind.F:
             compute = compute_of(self._program, op)
             self.activations.add((compute.stage, compute.microbatch))
+        self.most = max(before, self.units) if waits else self.units
+
+    def _allocate(self, op: int) -> None:
+        for name, units in attributes_of(self._program, op).alloc:
+            self.live[name] = self.live.get(name, 0) + units
+            self._held += units
 
     def go_past(self, op: int) -> None:
         """The lane leaves op, which it had reached."""
@@ -91,7 +106,6 @@ class Ledger:
         kind, request = self._kind[op], int(self._program.request[op])
         if kind in COMPUTE:
             self._run(compute_of(self._program, op))
-        self.slots.update(attributes.writes)
         if "copy" in attributes.more:
             self._copied[op] = self.slots.get(attributes.more["copy"][0])
         if kind == Kind.MAKE:
@@ -102,6 +116,8 @@ class Ledger:
             self.pending[request] = op
         else:
             self._complete(op)
+        # What an op writes beside its own business, it writes last.
+        self.slots.update(attributes.writes)
 
     def settle(self) -> None:
         """Everything pending completes."""
@@ -136,7 +152,7 @@ class Ledger:
         if op in self._copied:
             self.slots[attributes.more["copy"][1]] = self._copied.pop(op)
         for name in attributes.free:
-            self.live.pop(name, None)
+            self._held -= self.live.pop(name, 0)
 
 
 def at_op(program: Program, op: int, moves: tuple[int, ...]) -> Ledger:
@@ -183,9 +199,9 @@ def shards(program: Program, lane: Lane) -> tuple[dict[int, str], dict[int, str]
 
     First: by op, what is wrong with it. Second: the state that each stage's
     parameters end in. An op that breaks a rule leaves the state as it was.
-    A program without UNSHARD does not shard; REDUCE_GRAD has its rule anyway.
+    A program without UNSHARD and RESHARD does not shard; REDUCE_GRAD has its rule anyway.
     """
-    sharding = bool((program.kind == Kind.UNSHARD).any())
+    sharding = bool(((program.kind == Kind.UNSHARD) | (program.kind == Kind.RESHARD)).any())
     wrong: dict[int, str] = {}
     state: dict[int, str] = {}
     gathered: dict[int, int] = {}  # stage -> the UNSHARD that is pending
@@ -221,3 +237,23 @@ def shards(program: Program, lane: Lane) -> tuple[dict[int, str], dict[int, str]
         if now == PENDING:
             wrong[gathered[stage]] = "the parameters are gathered and never used"
     return wrong, state
+
+
+def units_of(program: Program, completed: set[int], begun: set[int]) -> int:
+    """What one rank holds when just these ops of it have begun and completed.
+
+    A posted op frees when an op that waits for it has completed.
+    """
+    if not allocates(program):
+        cell = {op: (int(program.stage[op]), int(program.microbatch[op])) for op in begun}
+        there = {cell[op] for op in begun if program.kind[op] == Kind.F}
+        gone = {cell[op] for op in completed if program.kind[op] in (Kind.B, Kind.W)}
+        return len(there - gone)
+    size = {n: u for op in begun for n, u in attributes_of(program, op).alloc}
+    held = sum(u for op in begun for _, u in attributes_of(program, op).alloc)
+    over = {r for op in completed for r in program.requests_of(op)}
+    for op in begun:
+        request = int(program.request[op])
+        if request in over if request >= 0 else op in completed:
+            held -= sum(size.get(name, 0) for name in attributes_of(program, op).free)
+    return held

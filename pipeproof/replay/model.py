@@ -17,8 +17,11 @@ start op     the asynchronous op is posted and heads every stream that it
 finish row   a receive: it and its send have *met*, and the send is live
              or has completed. A send: it is live, and has met its
              receive or may use a buffer slot.
+meet op      the op calls a collective and has started, and so have the
+             calls of all other members of its group that meet it.
 leave lane   the current op is entered, what it waits for has completed,
-             and what it posted is asynchronous or has completed.
+             and what it posted is asynchronous or has completed; an AWAIT
+             in addition needs its signal to have been given.
 ===========  ============================================================
 
 *Met*: paired, both ops started and, where groups are atomic, all parties of
@@ -37,7 +40,7 @@ without order between them are a race, and no matter of this room.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from random import Random
 
 from pipeproof.program.ops import Kind
@@ -47,23 +50,14 @@ from pipeproof.replay.layout import (
     NOBODY,
     channels_of,
     clusters_of,
+    meetings_of,
     pairing,
     ranges,
     streams_of,
 )
 from pipeproof.replay.state import Move, Outcome, State, What
 
-MEANINGLESS = (
-    Kind.COLL,
-    Kind.ZERO,
-    Kind.SCALE,
-    Kind.STEP,
-    Kind.ROLLBACK,
-    Kind.REPORT,
-    Kind.SIGNAL,
-    Kind.AWAIT,
-    Kind.WAITANY,
-)
+MEANINGLESS = (Kind.WAITANY,)
 """Kinds that the model gives no meaning to."""
 
 
@@ -124,11 +118,16 @@ class Model:
             clusters_of(program, self._mate) if self._atomic else ({}, [])
         )
 
+        self._meeting, self._members = meetings_of(program)
+        self._rank = [program.lanes[lane].rank for lane in self._lane]
+        self._label = {op: a.label for op, a in program.details.attributes.items()}
+
         self._rules: dict[What, Callable[[State, int], bool]] = {
             "enter": self._may_enter,
             "post": self._may_post,
             "start": self._may_start,
             "finish": self._may_finish,
+            "meet": self._may_meet,
             "leave": self._may_leave,
         }
         self._effects: dict[What, Callable[[State, int], list[Move]]] = {
@@ -136,6 +135,7 @@ class Model:
             "post": self._post,
             "start": self._start,
             "finish": self._finish,
+            "meet": self._meet,
             "leave": self._leave,
         }
 
@@ -150,9 +150,11 @@ class Model:
             started=bytearray(ops),
             finished=bytearray(len(self._op)),
             streams=[deque() for _ in range(self._stream_count)],
-            unfinished=[len(rows) for rows in self._rows],
+            unfinished=[len(rows) + (op in self._meeting) for op, rows in enumerate(self._rows)],
             awaited=[len(self._awaited.get(op, ())) for op in range(ops)],
             absent=[len(parties) for parties in self._parties],
+            missing=self._members.copy(),
+            given=set(),
             room=[k - 1 for k in slots],
         )
 
@@ -175,6 +177,8 @@ class Model:
             yield Move("start", op)
         for row in range(len(self._op)):
             yield Move("finish", row)
+        for op in self._meeting:
+            yield Move("meet", op)
 
     def _may_enter(self, state: State, lane: int) -> bool:
         return not state.entered[lane] and state.at[lane] < self._stop[lane]
@@ -205,10 +209,19 @@ class Model:
             bool(state.finished[self._mate[row]]) or self._live(state, self._mate[row])
         )
 
+    def _may_meet(self, state: State, op: int) -> bool:
+        return (
+            bool(state.started[op])
+            and bool(state.unfinished[op])
+            and not state.missing[self._meeting[op]]
+        )
+
     def _may_leave(self, state: State, lane: int) -> bool:
         op = state.at[lane]
         if not state.entered[lane] or state.awaited[op]:
             return False
+        if self._kind[op] == Kind.AWAIT:
+            return (self._rank[op], self._label[op]) in state.given
         if not self._posts(op):
             return True
         return bool(state.posted[op]) and (self._request[op] >= 0 or not state.unfinished[op])
@@ -217,7 +230,7 @@ class Model:
 
     def _posts(self, op: int) -> bool:
         """Whether the op posts messages, or a copy, beside waiting and computing."""
-        return bool(self._rows[op]) or self._request[op] >= 0
+        return bool(self._rows[op]) or self._request[op] >= 0 or op in self._meeting
 
     def _met(self, state: State, row: int) -> bool:
         """Whether the two ends of a message can see each other."""
@@ -282,6 +295,10 @@ class Model:
     def _start(self, state: State, op: int) -> list[Move]:
         state.started[op] = True
         again = self._both_ends(op)
+        if op in self._meeting:
+            number = self._meeting[op]
+            state.missing[number] -= 1
+            again += [Move("meet", o) for o, m in self._meeting.items() if m == number]
         cluster = self._cluster.get(op)
         if cluster is not None:
             state.absent[cluster] -= 1
@@ -289,6 +306,10 @@ class Model:
                 for party in self._parties[cluster]:
                     again += self._both_ends(party)
         return again
+
+    def _meet(self, state: State, op: int) -> list[Move]:
+        state.unfinished[op] -= 1
+        return self._complete(state, op)
 
     def _finish(self, state: State, row: int) -> list[Move]:
         state.finished[row] = True
@@ -319,9 +340,14 @@ class Model:
         return again
 
     def _leave(self, state: State, lane: int) -> list[Move]:
+        op = state.at[lane]
         state.at[lane] += 1
         state.entered[lane] = False
-        return [Move("enter", lane)]
+        again = [Move("enter", lane)]
+        if self._kind[op] == Kind.SIGNAL:
+            state.given.add((self._rank[op], self._label[op]))
+            again += [Move("leave", other) for other in range(len(self._first))]
+        return again
 
     def _make_room(self, state: State, send: int) -> list[Move]:
         """A send was read.
@@ -380,18 +406,38 @@ class Model:
         )
 
     def run(self, choose: Random | None = None) -> Outcome:
-        """One maximal run, in an order of the model's choosing or a random one.
+        """One maximal run, in an order of the model's choosing or a random one."""
+        state = self.initial()
+        self._exhaust(state, choose)
+        return self.outcome(state)
+
+    def reaches(self, op: int, without: int) -> bool:
+        """Whether some execution enters ``op`` while ``without`` has not completed, or,
+        where that is posted, while nothing that waits for it has gone on."""
+        posted = self._request[without] >= 0
+        state = self.held_at(self._waiters.get(without, ()) if posted else (without,))
+        lane = self._lane[op]
+        return state.at[lane] > op or (state.at[lane] == op and bool(state.entered[lane]))
+
+    def held_at(self, ops: Collection[int]) -> State:
+        """The state in which no move is left but to leave one of ``ops``."""
+        state = self.initial()
+        self._exhaust(state, None, ops)
+        return state
+
+    def _exhaust(self, state: State, choose: Random | None, held: Collection[int] = ()) -> None:
+        """Make moves until none is left; no lane leaves one of the ``held`` ops.
 
         A move that is not enabled is dropped: whatever enables it later names
         it again. So the work is linear in the ops, their rows and their waits.
         """
-        state = self.initial()
         again = [Move("enter", lane) for lane in range(len(self._first))]
         while again:
             if choose is not None:
                 pick = choose.randrange(len(again))
                 again[pick], again[-1] = again[-1], again[pick]
             move = again.pop()
+            if move.what == "leave" and state.at[move.number] in held:
+                continue
             if self.enabled(state, move):
                 again += self._effects[move.what](state, move.number)
-        return self.outcome(state)

@@ -7,12 +7,12 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-What = Literal["enter", "post", "start", "finish", "leave"]
+What = Literal["enter", "post", "start", "finish", "meet", "leave"]
 
 
 class Move(NamedTuple):
-    """One smallest step. ``number`` is a lane (enter, post, leave), an op (start) or a
-    message row (finish); ``Model`` says when each is enabled."""
+    """One smallest step. ``number`` is a lane (enter, post, leave), an op (start, meet)
+    or a message row (finish); ``Model`` says when each is enabled."""
 
     what: What
     number: int
@@ -22,7 +22,7 @@ class Move(NamedTuple):
 class State:
     """Where a run of a program stands.
 
-    The first six fields are the state; the others follow from them, and are
+    The first seven fields are the state; the others follow from them, and are
     kept so that no rule has to search.
     """
 
@@ -31,11 +31,13 @@ class State:
     posted: bytearray  # by op: an op that posts messages (or a copy) has done so
     started: bytearray  # by op: ... and its messages may meet their counterparts
     finished: bytearray  # by message row: this end has completed
+    unfinished: list[int]  # by op: its rows, or its meeting, that have not completed
     streams: list[deque[int]]  # by stream: ops posted and not completed, oldest first
 
-    unfinished: list[int]  # by op: its rows that have not completed
     awaited: list[int]  # by op: the requests it waits for that have not completed
     absent: list[int]  # by cluster of groups: its parties that have not started
+    missing: list[int]  # by meeting of a collective: members whose call has not started
+    given: set[tuple[int, str | None]]  # (rank, name) of the signals given
     room: list[int]  # by channel: position of the last send that may use a slot
 
     def copy(self) -> State:
@@ -46,10 +48,12 @@ class State:
             self.posted.copy(),
             self.started.copy(),
             self.finished.copy(),
-            [stream.copy() for stream in self.streams],
             self.unfinished.copy(),
+            [stream.copy() for stream in self.streams],
             self.awaited.copy(),
             self.absent.copy(),
+            self.missing.copy(),
+            self.given.copy(),
             self.room.copy(),
         )
 
@@ -61,6 +65,7 @@ class State:
             bytes(self.posted),
             bytes(self.started),
             bytes(self.finished),
+            tuple(self.unfinished),
             tuple(map(tuple, self.streams)),
         )
 

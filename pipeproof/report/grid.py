@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from pipeproof.report.style import Style
+from pipeproof.report.style import WIDTH, Style, cut
 from pipeproof.verdict import Excerpt
 
-CELL = 20
-"""Widest a column gets; longer ops are cut."""
+CELL, MEMBERS = 20, 3
+"""Widest a line of an op gets, and most lines of a group; what is more is cut."""
 
 
 def grid(excerpts: tuple[Excerpt, ...], style: Style) -> list[str]:
-    """Plain lines, the same number a column, a heading on top."""
-    columns = [_column(e, style) for e in excerpts]
+    """Plain lines of at most 80 columns, the same number a lane, a heading on top."""
+    if not excerpts:
+        return []
+    gaps = 3 * (len(excerpts) - 1)
+    columns = [_column(e, style, CELL) for e in excerpts]
+    longest = max(len(line) for c in columns for line in c)
+    while gaps + sum(max(len(line) for line in c) for c in columns) > WIDTH:
+        longest -= 1  # the widest lanes give way, so that short ops stay whole
+        columns = [_column(e, style, longest - 2) for e in excerpts]
     rows = max((len(c) for c in columns), default=0)
     wide = [max(len(line) for line in c) for c in columns]
     lines = []
@@ -40,7 +47,7 @@ def _done(style: Style) -> str:
     return "·" if style.unicode else "."
 
 
-def _column(excerpt: Excerpt, style: Style) -> list[str]:
+def _column(excerpt: Excerpt, style: Style, room: int) -> list[str]:
     symbols = {
         "stuck": style.pointer,
         "here": style.pointer,
@@ -49,12 +56,23 @@ def _column(excerpt: Excerpt, style: Style) -> list[str]:
         "": " ",
     }
     lane = "" if excerpt.lane == "main" else f" {excerpt.lane}"
-    lines = [f"rank {excerpt.rank}{lane}"]
+    lines = [style.clean(f"rank {excerpt.rank}{lane}")]
     if excerpt.before:
         lines.append(f"  ({excerpt.before} before)")
     for op, mark in zip(excerpt.ops, excerpt.marks, strict=True):
-        text = op if len(op) <= CELL else op[: CELL - 3] + "..."
-        lines.append(f"{symbols[mark]} {text}")
+        first, *rest = _op_lines(style.clean(op), room)
+        lines += [f"{symbols[mark]} {first}", *(f"   {line}" for line in rest)]
     if excerpt.after:
         lines.append(f"  ({excerpt.after} more)")
-    return lines
+    return [cut(line, room + 2) for line in lines]
+
+
+def _op_lines(op: str, room: int) -> list[str]:
+    """An op in lines of at most ``room`` columns; a group is broken between members."""
+    if len(op) <= room or ";" not in op:
+        return [cut(op, room)]
+    members = [f"{member};" for member in op.split(";")]
+    members[-1] = members[-1][:-1]
+    if len(members) > MEMBERS:
+        members[MEMBERS - 1 :] = [f"{len(members) - MEMBERS + 1} more)"]
+    return [cut(members[0], room), *(cut(member, room - 1) for member in members[1:])]

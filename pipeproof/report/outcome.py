@@ -11,8 +11,8 @@ HOLDS, VIOLATED, BAD_INPUT, UNDETERMINED, INTERNAL, NOTHING, INTERRUPTED = 0, 1,
 
 
 def exit_status(reports: Sequence[Report]) -> int:
-    """What the process answers with."""
-    if not reports:
+    """What the process answers with. A target that no check applies to passes nothing."""
+    if not any(r.checks or r.error is not None for r in reports):
         return NOTHING
     if any(r.error is not None and r.error.get("internal") for r in reports):
         return INTERNAL

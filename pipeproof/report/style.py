@@ -1,6 +1,8 @@
 """How a text report looks: width, colour, and the marks it draws with.
 
-Colour only repeats what a word already says.
+Colour only repeats what a word already says. Names come from files and paths
+and may hold anything: what a terminal would act on, or cannot show, is written
+as an escape before it is measured.
 """
 
 from __future__ import annotations
@@ -13,6 +15,15 @@ from pipeproof.verdict import Status
 WIDTH = 80
 
 _COLOURS = {Status.HOLDS: "32", Status.UNDETERMINED: "33", Status.VIOLATED: "31"}
+
+
+def escaped(text: str, *, unicode: bool = True) -> str:
+    """Text with control characters, lone surrogates and the like as ``\\n`` or ``\\u202e``."""
+    if text.isprintable() and (unicode or text.isascii()):
+        return text
+    return "".join(
+        c if c.isprintable() and (unicode or c.isascii()) else ascii(c)[1:-1] for c in text
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +41,23 @@ class Style:
         """Text that stands out."""
         return f"\x1b[1m{text}\x1b[0m" if self.colour else text
 
+    def clean(self, text: str) -> str:
+        """Text that can be printed as it is, and takes the columns it seems to."""
+        return escaped(text, unicode=self.unicode)
+
+    def wrap(
+        self, text: str, first: str = "", rest: str | None = None, width: int = WIDTH
+    ) -> list[str]:
+        """Clean lines of at most ``width`` columns, the first indented by ``first``."""
+        return textwrap.wrap(
+            self.clean(text),
+            width,
+            initial_indent=first,
+            subsequent_indent=" " * len(first) if rest is None else rest,
+            break_long_words=True,
+            break_on_hyphens=False,
+        ) or [first.rstrip()]
+
     @property
     def pointer(self) -> str:
         """Marks the op where a rank is stuck."""
@@ -46,16 +74,9 @@ class Style:
         return "│" if self.unicode else "|"
 
 
-def wrap(text: str, first: str = "", rest: str | None = None, width: int = WIDTH) -> list[str]:
-    """Lines of at most ``width`` columns, the first indented by ``first``."""
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent=" " * len(first) if rest is None else rest,
-        break_long_words=True,
-        break_on_hyphens=False,
-    ) or [first.rstrip()]
+def cut(text: str, width: int) -> str:
+    """Text with dots for what is over ``width`` columns."""
+    return text if len(text) <= width else text[: width - 3].rstrip() + "..."
 
 
 def beside(left: list[str], right: list[str], gap: str) -> list[str]:

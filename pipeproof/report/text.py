@@ -1,97 +1,139 @@
 """The text report: for each target the verdict, what each check says, and the
-story of every finding with the grid beside it. Fits 80 columns."""
+story of every finding with the grid beside it.
+
+Every line fits 80 columns, except where a path alone is longer: it is never
+broken, so that it can be clicked or copied."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Sequence
 
 from pipeproof.program.notation import Place
 from pipeproof.report.grid import grid, legend
-from pipeproof.report.style import WIDTH, Style, beside, wrap
+from pipeproof.report.style import WIDTH, Style, beside, cut
 from pipeproof.verdict import CheckResult, Finding, Report, Status
 
 _WORDS = {Status.HOLDS: "holds", Status.VIOLATED: "VIOLATED", Status.UNDETERMINED: "undetermined"}
+
+PLACES = 4
+"""Places that a finding lists; of more, the number is said."""
+
+# Where the first statement of a message ends.
+_CLAUSE = re.compile(r"[:;] ")
 
 
 def render(reports: Sequence[Report], style: Style, *, quiet: bool = False) -> str:
     """All targets that were read, one after the other."""
     read = [r for r in reports if r.error is None]
     if quiet:
-        lines = [line for r in read for line in _quiet(r, style)]
+        lines = [_quiet(r, style) for r in read]
     else:
         lines = [line for r in read for line in [*_target(r, style), ""]]
-        if len(read) > 1:
-            lines.append(_tally(read, style))
+        if len(reports) > 1:
+            lines.append(_tally(reports, style))
     return "".join(line + "\n" for line in lines)
 
 
 def _tally(reports: Sequence[Report], style: Style) -> str:
     parts = []
     for status in Status:
-        count = sum(r.status is status for r in reports)
+        count = sum(r.status is status and r.error is None for r in reports)
         if count:
             parts.append(style.paint(f"{count} {_WORDS[status].lower()}", status))
+    failed = sum(r.error is not None for r in reports)
+    if failed:
+        parts.append(style.paint(f"{failed} not judged", Status.UNDETERMINED))
     return f"{len(reports)} targets: {', '.join(parts)}"
 
 
-def _quiet(report: Report, style: Style) -> list[str]:
-    """One line a target; a line more for each finding."""
-    if report.status is Status.HOLDS:
-        return [f"{report.file}: {style.paint('holds', Status.HOLDS)}"]
+def _quiet(report: Report, style: Style) -> str:
+    """One line a target: its verdict, or the word of each of its findings."""
     words = ", ".join(dict.fromkeys(f.verdict.value for f in report.findings))
-    word = words or _WORDS[Status.UNDETERMINED]
-    return [f"{report.file}: {style.paint(word, report.status)}"]
+    word = words or _WORDS[report.status]
+    return f"{style.clean(_heading(report))}: {style.paint(word, report.status)}"
+
+
+def _heading(report: Report) -> str:
+    """The file, and its part where it holds several targets (``NAME [PART]``)."""
+    part = report.name.removeprefix(re.split(r"[/\\]", report.file)[-1])
+    return f"{report.file}{part}" if part.startswith(" [") else report.file
 
 
 def _target(report: Report, style: Style) -> list[str]:
-    lines = [style.strong(report.file)]
-    lines += wrap(_sizes(report), "  ")
+    lines = [style.strong(style.clean(_heading(report)))]
+    lines += style.wrap(_sizes(report), "  ")
     lines.append("")
     for result in report.checks:
         lines += _check_lines(result, style)
+    if not report.checks:
+        lines.append("  nothing to check: none of the checks asked for applies")
     for finding in report.findings:
         lines += ["", *_finding(report, finding, style)]
     table = _transports(report, style)
     if table:
         lines += ["", *table]
-    measures = _measures(report)
+    measures = _measures(report, style)
     if measures:
         lines += ["", *measures]
     for note in report.notes:
-        lines += wrap(note, "note: ")
+        lines += style.wrap(note, "note: ")
     return lines
 
 
 def _sizes(report: Report) -> str:
-    sizes, transport = report.sizes, report.transport
+    transport = report.transport
     recipe = f" ({transport['recipe']} recipe)" if transport.get("recipe") else ""
-    return (
-        f"{_WORDS[report.status]} on {transport['name']}{recipe}: {sizes['ranks']} ranks, "
-        f"{sizes['stages']} stages, {sizes['microbatches']} microbatches, {sizes['ops']} ops"
-    )
+    words = ("rank", "stage", "microbatch", "op")
+    sizes = ", ".join(_counted(report.sizes[_plural(word)], word) for word in words)
+    return f"{_WORDS[report.status]} on {transport['name']}{recipe}: {sizes}"
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word if number == 1 else _plural(word)}"
+
+
+def _plural(word: str) -> str:
+    return f"{word}es" if word.endswith("ch") else f"{word}s"
 
 
 def _check_lines(result: CheckResult, style: Style) -> list[str]:
     word = _WORDS[result.status]
     head = f"  {result.check:<10} {word:<12} "
-    lines = wrap(result.summary, head)
+    lines = style.wrap(result.summary, head)
+    if result.findings:
+        lines = [head + _gist(result.findings, style, WIDTH - len(head))]
     lines[0] = lines[0].replace(word, style.paint(word, result.status), 1)
     return lines
 
 
+def _gist(findings: Sequence[Finding], style: Style, room: int) -> str:
+    """What the first finding's message begins with; the rest is told below."""
+    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+    clause = style.clean(_CLAUSE.split(findings[0].message, maxsplit=1)[0])
+    room -= len(more)
+    if len(clause) > room and " " in clause[: room - 4]:
+        clause = textwrap.shorten(clause, room, placeholder=" ...")
+    return cut(clause, room) + more
+
+
 def _finding(report: Report, finding: Finding, style: Style) -> list[str]:
-    title = f" {finding.check}: {finding.verdict.value} "
-    lines = [style.paint(f"{style.rule * 2}{title}".ljust(WIDTH, style.rule), Status.VIOLATED)]
-    lines += wrap(finding.message[:1].upper() + finding.message[1:] + ".")
-    if finding.count > 1 and str(finding.count) not in finding.message:
-        lines += [f"({finding.count} of this kind; this is the first.)"]
-    lines += ["", *_picture(finding, style), ""]
+    names = dict.fromkeys((finding.check, finding.verdict.value))
+    title = f"{style.rule * 2} {': '.join(names)} ".ljust(WIDTH, style.rule)
+    lines = [style.paint(title, Status.VIOLATED)]
+    lines += style.wrap(finding.message[:1].upper() + finding.message[1:] + ".")
+    if finding.count > 1 and not finding.message.startswith(f"{finding.count} "):
+        lines.append(f"({finding.count} of this kind; this is the first.)")
+    picture = _picture(finding, style)
+    lines += ["", *picture, ""] if picture else [""]
     if finding.cause:
-        lines += wrap(finding.cause, "why   ")
+        lines += style.wrap(finding.cause, "why   ")
     for number, cure in enumerate(finding.cures):
-        lines += wrap(cure, "cure  " if number == 0 else "      ")
-    for number, place in enumerate(finding.where[:4]):
-        lines += wrap(_located(report.file, place), "at    " if number == 0 else "      ")
+        lines += style.wrap(cure, "cure  " if number == 0 else "      ")
+    lines += _places(report.file, finding.where[:PLACES], style)
+    if len(finding.where) > PLACES:
+        lines.append(f"      and {len(finding.where) - PLACES} more")
     if finding.replayed:
         lines.append("      confirmed by a step-by-step run of the program")
     return lines
@@ -107,9 +149,9 @@ def _picture(finding: Finding, style: Style) -> list[str]:
     fits = room >= 34
     for number, step in enumerate(finding.counterexample.steps, 1):
         text = step.text[:1].upper() + step.text[1:]
-        story += wrap(text, f"{number}. ", width=room if fits else WIDTH)
+        story += style.wrap(text, f"{number}. ", width=room if fits else WIDTH)
     if finding.counterexample.cyclic:
-        story += wrap("... which waits for 1.", "   ", width=room if fits else WIDTH)
+        story += style.wrap("... which waits for 1.", "   ", width=room if fits else WIDTH)
     if not plain:
         return story
     if not story:
@@ -118,18 +160,33 @@ def _picture(finding: Finding, style: Style) -> list[str]:
     return [*lines, "", marks] if marks else lines
 
 
-def _located(file: str, place: Place) -> str:
-    where = file
-    if place.line is not None:
-        where += f":{place.line}:{place.column}"
-    if place.path is not None:
-        where += f" {place.path}"
-    return f"{where}  {place.op} (rank {place.rank}, op {place.index})"
+def _places(file: str, places: Sequence[Place], style: Style) -> list[str]:
+    """Each op, and where the file says so: beside it, or unbroken under it."""
+    ops = [f"{style.clean(p.op)} (rank {p.rank}, op {p.index})" for p in places]
+    locations = [_location(file, p, style) for p in places]
+    fits = all(6 + len(f"{o}  {at}") <= WIDTH for o, at in zip(ops, locations, strict=True))
+    lines: list[str] = []
+    for op, at in zip(ops, locations, strict=True):
+        first = "      " if lines else "at    "
+        if fits:
+            lines.append(f"{first}{op}  {at}")
+        else:
+            lines += [*style.wrap(op, first), f"      {at}"]
+    return lines
+
+
+def _location(file: str, place: Place, style: Style) -> str:
+    """``file:row:cell``, or ``file: path``."""
+    numbers = [n for n in (place.line, place.column) if n is not None]
+    cell = "".join(f":{n}" for n in numbers)
+    path = f": {style.clean(place.path)}" if place.path is not None else ""
+    return f"{style.clean(file)}{cell}{path}"
 
 
 def _transports(report: Report, style: Style) -> list[str]:
     if not report.transports:
         return []
+    wide = max(14, *(len(style.clean(row.name)) for row in report.transports))
     lines = ["runs to its end on"]
     for row in report.transports:
         if row.status is Status.HOLDS:
@@ -139,13 +196,12 @@ def _transports(report: Report, style: Style) -> list[str]:
         elif row.capacity == -1:
             text = "no"
         else:
-            text = f"no; with {row.capacity} buffer slot{'s' if row.capacity > 1 else ''}, yes"
-        mark = style.paint(text, row.status)
-        lines.append(f"  {row.name:<14} {mark}")
+            text = f"no; with {_counted(row.capacity, 'buffer slot')}, yes"
+        lines.append(f"  {style.clean(row.name):<{wide}} {style.paint(text, row.status)}")
     return lines
 
 
-def _measures(report: Report) -> list[str]:
+def _measures(report: Report, style: Style) -> list[str]:
     metrics = report.metrics
     makespan = metrics.get("makespan")
     if makespan is None:
@@ -159,7 +215,7 @@ def _measures(report: Report) -> list[str]:
         )
     if metrics.get("peak_bytes"):
         text += f"; peak {_number(max(metrics['peak_bytes'].values()))} bytes"
-    return wrap(text)
+    return style.wrap(text)
 
 
 def _number(value: float) -> str:

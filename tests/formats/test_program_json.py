@@ -350,10 +350,10 @@ def test_transports(semantics: Any, name: str, expected: dict[str, Any]) -> None
 
 # --- features --------------------------------------------------------------------
 
-SLOTS = {"race", "matching"}
-ORDERING = {"order", "matching", "deadlock", "race", "memory"}
-COLLECTIVE = {"matching", "deadlock", "race", "gradients"}
+VALUES = {"gradients", "versions"}
+CHOICE = {"order", "matching", "deadlock", "race", "memory"} | VALUES
 POST = ["ISEND", "x", 1, {"req": "q"}]
+LANES = {"lanes": ("programs.0", {"memory"} | VALUES)}
 
 USES: list[tuple[Any, dict[str, tuple[str, set[str]]]]] = [
     (one(["F", 0, 0, {"redo": True, "alloc": {"a": 1}, "needs": ["r"]}]), {}),
@@ -361,66 +361,18 @@ USES: list[tuple[Any, dict[str, tuple[str, set[str]]]]] = [
     (one(["ALLOC", "a", 1], ["FREE", "a"], ["MAKE", "r"], ["DROP", "r"], ["X", "x"]), {}),
     (one(layers={"0": [0]}, n_layers=1, budget={"0": 1}, pre={}, complete=True), {}),
     (one(semantics={"streams": "rank", "group": "atomic"}, groups={"g": [0]}), {}),
-    (
-        {"programs": {"0": {"a": [], "b": [["SIGNAL", "e"], ["AWAIT", "e"]]}}},
-        {
-            "lanes": ("programs.0", ORDERING),
-            "SIGNAL": ("programs.0.b[0]", ORDERING),
-            "AWAIT": ("programs.0.b[1]", ORDERING),
-        },
-    ),
-    (one(["RECV", "x", "any"]), {"any": ("programs.0[0][2]", ORDERING)}),
-    (
-        one(["GROUP", [["RECV", "act", 0, 0, "any"]]]),
-        {"any": ("programs.0[0][1][0][4]", ORDERING)},
-    ),
-    (one(POST, ["WAITANY", "q"]), {"WAITANY": ("programs.0[1]", ORDERING)}),
-    (
-        one(["X", "x"], ["COLL", "init", "world", "i"], ["COLL", "init", "world", "i"]),
-        {"COLL": ("programs.0[1]", COLLECTIVE)},
-    ),
-    (
-        one(["COLL", "allreduce", "world", "i", {"bumps": "w0"}]),
-        {
-            "COLL": ("programs.0[0]", COLLECTIVE),
-            "bumps": ("programs.0[0][4].bumps", {"versions"}),
-        },
-    ),
-    (
-        one(["B", 0, 0, {"grad": {}, "grad_mode": "set"}]),
-        {
-            "grad": ("programs.0[0][3].grad", {"gradients"}),
-            "grad_mode": ("programs.0[0][3].grad_mode", {"gradients"}),
-        },
-    ),
-    (one(["ZERO", "w"]), {"ZERO": ("programs.0[0]", {"gradients"})}),
-    (one(["SCALE", "w", 2]), {"SCALE": ("programs.0[0]", {"gradients"})}),
-    (one(["STEP", "w"]), {"STEP": ("programs.0[0]", {"gradients"})}),
-    (one(["REPORT", "w"]), {"REPORT": ("programs.0[0]", {"gradients"})}),
-    (one(want={"w": {"g": 1}}), {"want": ("want", {"gradients"})}),
-    (one(replicas={"w": [0, 1]}), {"replicas": ("replicas", {"gradients"})}),
-    (one(alias={"a": "b"}), {"alias": ("alias", {"gradients"})}),
-    (one(want_effects={"0:e": 1}), {"want_effects": ("want_effects", {"gradients"})}),
-    (one(["X", "x", {"w": [], "r": [], "effects": [], "uses": [], "it": 1}]), {}),
-    (one(["F", 0, 0, {"rng": "s"}]), {"rng": ("programs.0[0][3].rng", {"gradients"})}),
-    (
-        one(["X", "x", {"effects": ["e"]}]),
-        {"effects": ("programs.0[0][2].effects", {"gradients"})},
-    ),
-    (one(["ROLLBACK", "w", 0]), {"ROLLBACK": ("programs.0[0]", {"versions"})}),
-    (one(["F", 0, 0, {"wv": 0}]), {"wv": ("programs.0[0][3].wv", {"versions"})}),
-    (one(["X", "x", {"uses": ["w"], "it": 0}]), {"uses": ("programs.0[0][2].uses", {"versions"})}),
-    (
-        one(["STEP", "w"], versions="fb-equal"),
-        {
-            "STEP": ("programs.0[0]", {"gradients", "versions"}),
-            "versions": ("versions", {"versions"}),
-        },
-    ),
-    (one(["X", "x", {"w": [["s", "c"]]}]), {"w": ("programs.0[0][2].w", SLOTS)}),
-    (one(["X", "x", {"r": [["s", "c"]]}]), {"r": ("programs.0[0][2].r", SLOTS)}),
-    (one(["COPY", "a", "b"]), {"COPY": ("programs.0[0]", SLOTS)}),
-    (one(["ICOPY", "a", "b", {"req": "q"}]), {"ICOPY": ("programs.0[0]", SLOTS)}),
+    ({"programs": {"0": {"a": [], "b": [["SIGNAL", "e"], ["AWAIT", "e"]]}}}, LANES),
+    (one(["SIGNAL", "e"], ["AWAIT", "e"]), {}),
+    (one(["RECV", "x", "any"]), {"any": ("programs.0[0][2]", CHOICE)}),
+    (one(["GROUP", [["RECV", "act", 0, 0, "any"]]]), {"any": ("programs.0[0][1][0][4]", CHOICE)}),
+    (one(POST, ["WAITANY", "q"]), {"WAITANY": ("programs.0[1]", CHOICE)}),
+    (one(["COLL", "allreduce", "world", "i", {"bumps": "w0", "param": "w0"}]), {}),
+    (one(["B", 0, 0, {"grad": {"w": {"g": 1}}, "grad_mode": "set"}], want={"w": {"g": 1}}), {}),
+    (one(["ZERO", "w"], ["SCALE", "w", 2], ["STEP", "w"], ["REPORT", "w"]), {}),
+    (one(replicas={"w": [0, 1]}, alias={"a": "b"}, want_effects={"0:e": 1}), {}),
+    (one(["F", 0, 0, {"rng": "s", "effects": ["e"], "wv": 0}], versions="fb-equal"), {}),
+    (one(["ROLLBACK", "w", 0], ["X", "x", {"uses": ["w"], "it": 0}]), {}),
+    (one(["X", "x", {"w": [["s", "c"]], "r": [["s", "c"]]}], ["COPY", "a", "b"]), {}),
 ]
 
 

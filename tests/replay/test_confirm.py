@@ -96,7 +96,7 @@ def test_crossed() -> None:
 
 
 def test_a_run_needs_a_meaning() -> None:
-    stepping = program([["STEP", "w0"], ["F", 0, 0], ["F", 0, 0]])
+    stepping = program([["WAITANY", "q"], ["F", 0, 0], ["F", 0, 0]])
     with pytest.raises(Unsupported):
         refuted(stepping, Stuck((0,)))
     assert refuted(stepping, Ran(Kind.F, 0, 0, 2, 1)) is None
@@ -225,7 +225,8 @@ def test_other_lanes_of_the_rank_count_as_far_as_they_came() -> None:
         ([["UNSHARD", 0], ["RESHARD", 0], ["F", 0, 0]], [1]),  # still pending: gathered
         ([["UNSHARD", 0], ["F", 0, 0], ["RESHARD", 0], ["RESHARD", 0], ["B", 0, 0]], [3, 4]),
         ([["F", 0, 0], ["UNSHARD", 0]], [0, 1]),
-        ([["F", 0, 0], ["RESHARD", 0]], []),  # nothing is sharded in this program
+        ([["F", 0, 0], ["RESHARD", 0]], [0, 1]),  # given up, but never gathered
+        ([["F", 0, 0], ["B", 0, 0]], []),  # nothing is sharded in this program
         ([["REDUCE_GRAD", 0], ["REDUCE_GRAD", 0]], [1]),
         ([["REDUCE_GRAD", 0], ["B", 0, 0], ["W", 0, 0], ["BI", 0, 0], ["B", 1, 0]], [1, 2]),
     ],

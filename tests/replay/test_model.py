@@ -506,6 +506,14 @@ def test_kinds_with_a_meaning_are_all_others() -> None:
         Kind.DROP: ["DROP", "r"],
         Kind.COPY: ["COPY", "a", "b"],
         Kind.ICOPY: ["ICOPY", "a", "b", {"req": "c"}],
+        Kind.COLL: ["COLL", "barrier", "world", "b"],
+        Kind.ZERO: ["ZERO", "w"],
+        Kind.SCALE: ["SCALE", "w", 2],
+        Kind.STEP: ["STEP", "w"],
+        Kind.ROLLBACK: ["ROLLBACK", "w", 0],
+        Kind.REPORT: ["REPORT", "w"],
+        Kind.SIGNAL: ["SIGNAL", "e"],
+        Kind.AWAIT: ["AWAIT", "e"],
     }
     assert {*ops, *MEANINGLESS} == set(Kind)
     assert end(program(list(ops.values()))) == Outcome((len(ops),), (), ())

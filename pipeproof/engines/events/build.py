@@ -1,10 +1,12 @@
 """Build the event graph of a program under a transport.
 
-The rules, each an edge (PROGRAM_FORMAT, "Transport"):
+The rules, each an edge (program format, "Transport"):
 
 * on a lane, every op starts after the one before it has completed;
 * an op with waits completes after every request it waits for has completed;
-* a blocking send, receive or group completes when its messages have;
+* a blocking send, receive or group completes when its messages have, and a
+  collective when all members of its group have started theirs;
+* an AWAIT completes when its signal was given;
 * a posted operation starts at once on free streams, and otherwise when those
   before it on each of its streams have completed;
 * a receive completes when both ends have started;
@@ -24,13 +26,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pipeproof.engines.events.collectives import add_signals, call_needs, meetings
 from pipeproof.engines.events.edges import Edges, Joints
 from pipeproof.engines.events.graph import EventGraph
 from pipeproof.engines.events.pairing import Pairing, pair
 from pipeproof.engines.events.special import special_conditions, special_rows
 from pipeproof.engines.events.streams import Occupancy, occupy
+from pipeproof.engines.events.turns import turns
 from pipeproof.program.programs import Program
-from pipeproof.program.transports import Match, Streams, Transport
+from pipeproof.program.transports import Match, Transport
 
 if TYPE_CHECKING:
     from pipeproof.program.programs import Bools, Longs
@@ -39,12 +43,13 @@ _UNNEEDED = -2  # a send that completes into a slot whatever its receiver does
 
 
 def build(program: Program, transport: Transport, pairing: Pairing | None = None) -> EventGraph:
-    """The event graph of ``program``, whose ranks have a single lane each.
+    """The event graph of ``program``.
 
     ``pairing`` may be given where the caller has it already; it depends only on
     the program and on ``transport.match``.
     """
-    pairing = pairing or pair(program.messages, transport.match)
+    turn = turns(program)
+    pairing = pairing or pair(program.messages, transport.match, turn)
     lanes = len(program.lanes)
     first = np.array([lane.first for lane in program.lanes], np.int64)
     size = np.array([lane.stop - lane.first for lane in program.lanes], np.int64)
@@ -52,10 +57,12 @@ def build(program: Program, transport: Transport, pairing: Pairing | None = None
     position = 2 * (np.arange(program.ops) - np.repeat(first, size))
 
     edges = Edges()
-    occupied = occupy(program, transport, lane, position, lanes + 1, edges)
+    occupied = occupy(program, transport, lane, position, turn, lanes + 1, edges)
     joints = Joints(lanes + 1 + len(occupied.length), edges)
-    needs = _conditions(program, transport, pairing, occupied, joints)
-    _add_completions(program, transport, lane, position, occupied, needs, edges)
+    needs = _conditions(program, transport, pairing, turn, occupied, joints)
+    calls = call_needs(meetings(program, turn), occupied, joints)
+    _add_completions(program, lane, position, occupied, needs, calls, edges)
+    add_signals(program, lane, position, edges, joints)
 
     joint_length = np.ones(len(joints.reasons), np.int64)
     length = np.concatenate((np.zeros(1, np.int64), 2 * size, occupied.length, joint_length))
@@ -74,6 +81,7 @@ def build(program: Program, transport: Transport, pairing: Pairing | None = None
         stream_op=occupied.op,
         match=pairing.match,
         needs=needs,
+        calls=calls,
         joints=tuple(joints.reasons),
     )
 
@@ -87,11 +95,12 @@ def _conditions(
     program: Program,
     transport: Transport,
     pairing: Pairing,
+    turn: Longs | None,
     occupied: Occupancy,
     joints: Joints,
 ) -> Needs:
     op = program.messages.op
-    fifo = pairing if transport.match is Match.FIFO else pair(program.messages, Match.FIFO)
+    fifo = pairing if transport.match is Match.FIFO else pair(program.messages, Match.FIFO, turn)
     special = special_rows(program, transport, pairing, fifo)
     partner = _partner(transport, pairing, program.messages.send)
     rows = np.flatnonzero(~special & (partner != _UNNEEDED))
@@ -134,14 +143,15 @@ def _partner(transport: Transport, pairing: Pairing, send: Bools) -> Longs:
 
 def _add_completions(
     program: Program,
-    transport: Transport,
     lane: Longs,
     position: Longs,
     occupied: Occupancy,
     needs: Needs,
+    calls: Needs,
     edges: Edges,
 ) -> None:
-    """Who needs the messages of an op: its own completion, or whoever waits for it."""
+    """Who needs the messages or the meeting of an op: its own completion, or
+    whoever waits for it."""
     request, waits = program.request, program.waits
     poster = np.empty(int(request.max(initial=-1)) + 1, np.int64)
     posting = np.flatnonzero(request >= 0)
@@ -150,25 +160,29 @@ def _add_completions(
 
     posts = np.zeros(program.ops, np.bool_)
     posts[program.messages.op] = True
+    posts[calls[0]] = True
     posting_op = np.flatnonzero(posts)
-    if transport.streams is Streams.FREE:
-        # A posted operation has no completion of its own here: whoever waits
-        # for it waits for all that its messages need.
-        own = posting_op[request[posting_op] < 0]
-        target = np.concatenate((own, waited))
-        to_chain = np.concatenate((lane[own], lane[waiter]))
-        to_position = np.concatenate((position[own], position[waiter])) + 1
-    else:
-        target = posting_op
-        to_chain, to_position = occupied.chain[target], occupied.position[target] + 1
-        edges.add(
-            lane[waiter],
-            position[waiter] + 1,
-            occupied.chain[waited],
-            occupied.position[waited] + 1,
-        )
+    # A posted operation on no stream has no completion of its own: whoever waits
+    # for it waits until it is posted, and for all that it needs.
+    free = (request >= 0) & (occupied.chain == lane)
+    own, forwarded = posting_op[~free[posting_op]], free[waited]
+    target = np.concatenate((own, waited[forwarded]))
+    to_chain = np.concatenate((occupied.chain[own], lane[waiter[forwarded]]))
+    to_position = np.concatenate((occupied.position[own], position[waiter[forwarded]])) + 1
+    edges.add(
+        lane[waiter],
+        position[waiter] + 1,
+        occupied.chain[waited],
+        occupied.position[waited] + ~forwarded,
+    )
     need_row, need_chain, need_position = needs
     need_op = program.messages.op[need_row]
+    if len(calls[0]):
+        need_op = np.concatenate((need_op, calls[0]))
+        order = np.argsort(need_op, kind="stable")
+        need_op = need_op[order]
+        need_chain = np.concatenate((need_chain, calls[1]))[order]
+        need_position = np.concatenate((need_position, calls[2]))[order]
     count = np.bincount(need_op, minlength=program.ops)
     begin = np.cumsum(count) - count
     many = count[target]

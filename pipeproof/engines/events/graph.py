@@ -53,7 +53,7 @@ class EventGraph:
     lane, or on a stream if it was posted to one. ``match[row]`` is the message
     row that a row meets, -1 for none. ``needs`` holds arrays (message row,
     chain, position): the events that a row needs to be done, beside its own
-    start.
+    start; ``calls`` the same for collectives, by op.
     """
 
     length: Longs
@@ -69,4 +69,5 @@ class EventGraph:
     stream_op: Ints
     match: Longs
     needs: tuple[Longs, Longs, Longs]
+    calls: tuple[Longs, Longs, Longs]
     joints: tuple[str, ...] = ()

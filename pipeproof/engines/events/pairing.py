@@ -38,14 +38,17 @@ class Pairing:
     recvs_first: Longs
 
 
-def pair(messages: Messages, match: Match) -> Pairing:
-    """Pair the two ends of every message, in the order of posting."""
+def pair(messages: Messages, match: Match, turn: Longs | None = None) -> Pairing:
+    """Pair the two ends of every message, in the order of posting.
+
+    ``turn`` gives the order of an op's posting where it is not the order of ops.
+    """
     rows = len(messages.op)
     sender = np.where(messages.send, messages.rank, messages.peer)
     receiver = np.where(messages.send, messages.peer, messages.rank)
     channel, count = dense(sender, receiver, messages.comm)
-    send_rows = np.flatnonzero(messages.send)
-    recv_rows = np.flatnonzero(~messages.send)
+    order = np.arange(rows) if turn is None else np.argsort(turn[messages.op], kind="stable")
+    send_rows, recv_rows = order[messages.send[order]], order[~messages.send[order]]
     sends, sends_first = _grouped(channel, send_rows, count)
     recvs, recvs_first = _grouped(channel, recv_rows, count)
     ordinal = np.empty(rows, np.int64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeproof.engines.events.graph import EventGraph
+from pipeproof.engines.events.graph import Event, EventGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,14 @@ class Run:
         return all(self.progress[c] == graph.length[c] for c in range(1, graph.lanes + 1))
 
 
-def run(graph: EventGraph) -> Run:
-    """Run ``graph`` as far as it goes; linear in its events' edges."""
+def run(graph: EventGraph, without: Event | None = None) -> Run:
+    """Run ``graph`` as far as it goes; linear in its events' edges.
+
+    ``without`` is an event that is kept from happening.
+    """
     length = graph.length.tolist()
+    if without is not None:
+        length[without[0]] = min(length[without[0]], without[1])
     first = graph.first.tolist()
     to_position = graph.to_position.tolist()
     from_chain = graph.from_chain.tolist()
@@ -61,6 +66,8 @@ def run(graph: EventGraph) -> Run:
             at += 1
         else:
             reached = length[chain]
+        if without is not None:
+            reached = min(reached, length[chain])
         if reached == progress[chain]:
             edge[chain] = at
             continue

@@ -14,6 +14,7 @@ import numpy as np
 
 from pipeproof.engines.events.edges import Edges
 from pipeproof.program.keys import dense
+from pipeproof.program.ops import Kind
 from pipeproof.program.programs import Program
 from pipeproof.program.transports import Streams, Transport
 
@@ -41,18 +42,16 @@ def occupy(
     transport: Transport,
     lane: Longs,
     position: Longs,
+    turn: Longs | None,
     base: int,
     edges: Edges,
 ) -> Occupancy:
     """Place every posted operation on its streams; ``base`` is the first free chain."""
-    messages = program.messages
-    rows = np.flatnonzero(program.request[messages.op] >= 0)
-    if transport.streams is Streams.FREE or not len(rows):
+    op, stream, streams = _turns_on_streams(program, transport.streams, turn)
+    if not len(op):
         none = np.empty(0, np.int64)
         return Occupancy(lane, position, none, np.zeros(1, np.int64), none.astype(np.int32))
 
-    stream, streams = _stream_of(program, transport.streams, rows)
-    op = messages.op[rows]
     # An op of several rows on one stream stands on it once.
     turn_key, _ = dense(op, stream)
     _, once = np.unique(turn_key, return_index=True)
@@ -84,15 +83,34 @@ def occupy(
     return Occupancy(chain, at, 2 * np.diff(first), first, occupant)
 
 
-def _stream_of(program: Program, streams: Streams, rows: Longs) -> tuple[Longs, int]:
+def _turns_on_streams(
+    program: Program, streams: Streams, turn: Longs | None
+) -> tuple[Longs, Longs, int]:
+    """(op, stream) pairs of posted operations in the order of posting, and how
+    many streams there are. Collectives take turns only where a rank has one stream."""
     messages = program.messages
+    rows = np.flatnonzero(program.request[messages.op] >= 0)
+    op = messages.op[rows].astype(np.int64)
     rank, peer = messages.rank[rows], messages.peer[rows]
-    if streams is Streams.RANK:
-        return dense(rank)
-    if streams is Streams.PAIR:
-        return dense(rank, peer)
-    # A message of a rank to itself has one stream at both ends.
-    return dense(rank, peer, messages.send[rows] & (rank != peer))
+    if streams is Streams.FREE:
+        op, stream, count = op[:0], op[:0], 0
+    elif streams is Streams.RANK:
+        calls = np.flatnonzero((program.kind == Kind.COLL) & (program.request >= 0))
+        if len(calls):
+            op = np.concatenate((op, calls))
+            caller = np.array([program.rank_of(c) for c in calls.tolist()], rank.dtype)
+            rank = np.concatenate((rank, caller))
+        stream, count = dense(rank)
+    elif streams is Streams.PAIR:
+        stream, count = dense(rank, peer)
+    else:
+        # A message of a rank to itself has one stream at both ends.
+        stream, count = dense(rank, peer, messages.send[rows] & (rank != peer))
+    when = op if turn is None else turn[op]
+    if (when[1:] < when[:-1]).any():
+        order = np.argsort(when, kind="stable")
+        op, stream = op[order], stream[order]
+    return op, stream, count
 
 
 def _add_postings(
@@ -113,6 +131,7 @@ def _add_postings(
     holds = np.zeros(program.ops, np.bool_)
     holds[program.waits.op] = True
     holds[program.messages.op] |= program.request[program.messages.op] < 0
+    holds |= (program.kind == Kind.AWAIT) | ((program.kind == Kind.COLL) & (program.request < 0))
     held = np.cumsum(holds)
     before = np.empty(len(occupant), np.int64)
     before[0] = -1

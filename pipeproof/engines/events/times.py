@@ -53,5 +53,7 @@ def times(program: Program, graph: EventGraph, run: Run) -> tuple[Longs, Longs, 
     free = (program.request >= 0) & (graph.chain == lane)
     latest = np.zeros(program.ops, np.int64)
     np.maximum.at(latest, messages.op, done)
+    op, chain, position = graph.calls
+    np.maximum.at(latest, op, np.where(chain == 0, NEVER, clock[offset[chain] + position]))
     complete = np.where(free, np.maximum(start, latest), complete)
     return posted, start, complete, done
