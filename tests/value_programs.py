@@ -27,8 +27,11 @@ from pipeproof.verdict import CheckResult
 Op = Sequence[Any]
 
 
-def value_program(*ranks: Sequence[Op], **document: Any) -> Program:
-    """A program of these ranks; everything is read as from a file."""
+Lanes = dict[str, Sequence[Op]]
+
+
+def value_program(*ranks: Sequence[Op] | Lanes, **document: Any) -> Program:
+    """A program of these ranks, each of one lane or several; read as from a file."""
     programs = {str(rank): ops for rank, ops in enumerate(ranks)}
     return read_program(json.dumps({"programs": programs, **document}), "test")
 
@@ -137,6 +140,21 @@ class Sum:
             elif what == "take":
                 take(*detail)
         return found
+
+
+@st.composite
+def on_lanes(draw: st.DrawFn, ops: Sequence[Op]) -> Lanes:
+    """The ops spread over two lanes, which signal each other to keep the order."""
+    lanes: dict[str, list[Op]] = {"a": [], "b": []}
+    now = "a"
+    for number, op in enumerate(ops):
+        there = draw(st.sampled_from("ab"))
+        if there != now:
+            lanes[now].append(["SIGNAL", f"{number}"])
+            lanes[there].append(["AWAIT", f"{number}"])
+            now = there
+        lanes[now].append(op)
+    return dict(lanes)
 
 
 @st.composite

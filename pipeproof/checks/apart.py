@@ -35,6 +35,12 @@ def has_lanes(subject: Subject) -> bool:
     return len({lane.rank for lane in lanes}) < len(lanes)
 
 
+def waiters(program: Program) -> dict[int, int]:
+    """For each request the first op that waits for it."""
+    waits = program.waits
+    return dict(zip(waits.request.tolist()[::-1], waits.op.tolist()[::-1], strict=True))
+
+
 def forward_uses(program: Program) -> Iterator[Use]:
     """Which forward the other ops of a stage and microbatch build on."""
     columns = program.kind, program.stage, program.microbatch

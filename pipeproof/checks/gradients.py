@@ -123,7 +123,8 @@ def _gaps(program: Program, read: list[Reading], copies: Replicas, ended: bool) 
     if not ended:
         yield "the program gets stuck; what stands behind that was not compared"
     else:
-        never = [name for name in want if name not in {r.name for r in read}]
+        seen = {r.name for r in read}
+        never = [name for name in want if name not in seen]
         if never:
             pronoun = "it is" if len(never) == 1 else "they are"
             yield (

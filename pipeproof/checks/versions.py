@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ def applies(subject: Subject) -> bool:
 def check(subject: Subject) -> CheckResult:
     """Follow the versions of all weights and compare what is read with what should be."""
     program = subject.program
-    chance = left_to_chance(subject, [*weight_uses(program), *forward_uses(program)])
+    chance = left_to_chance(subject, chain(weight_uses(program), forward_uses(program)))
     if chance is not None:
         return _open(chance)
     sequence = subject.sequence

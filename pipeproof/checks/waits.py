@@ -13,7 +13,7 @@ from pipeproof.engines.events.blame import Blame, Wait
 from pipeproof.engines.events.graph import Event
 from pipeproof.program.notation import message_text, op_text
 from pipeproof.program.ops import Kind
-from pipeproof.program.transports import Streams
+from pipeproof.program.transports import Progress, Streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +129,15 @@ class _Teller:
             return f"rank {rank} is in {text}, which lane {lane} gives later"
         if self.program.kind[op] == Kind.GROUP:
             return f"rank {rank} is in the batch {text}: it needs {self._counterpart(op, wait)}"
-        row = self.program.rows_of(op)[0]
         if wait.needs[0] == 0:
-            return f"rank {rank} is in {text}, {self._unmet(row)}"
+            return f"rank {rank} is in {text}, {self._hopeless(op)}"
         return f"rank {rank} is in {text}, which completes when {self._counterpart(op, wait)}"
 
     def _absent(self, op: int, wait: Wait) -> str:
         """Who has not joined a collective."""
-        group = self.program.details.attributes[op].more["group"]
         target = self.op_at(wait.needs)
         if wait.needs[0] == 0 or target is None:
-            return f"a call of group {group} that not all of its members make"
+            return self._hopeless(op)
         return f"which needs rank {self._rank(target)} to call {op_text(self.program, target)}"
 
     def _awaited(self, op: int, needs: Event) -> str:
@@ -147,10 +145,10 @@ class _Teller:
         posters = self._posters(op)
         target = self.op_at(needs)
         if needs[0] == 0:
-            for poster in posters:
-                for row in self.program.rows_of(poster):
-                    if self.graph.match[row] < 0:
-                        return f"{op_text(self.program, poster)}, {self._unmet(row)}"
+            hopeless = {poster: self._hopeless(poster, "") for poster in posters}
+            for poster, why in hopeless.items():
+                if why:
+                    return f"{op_text(self.program, poster)}, {why}"
         for poster in posters:
             if poster == target:
                 return f"its own {op_text(self.program, poster)}"
@@ -185,7 +183,7 @@ class _Teller:
                     return f"{message_text(self.program, row)} to meet its other end, " + (
                         self._unmet(row)
                     )
-            return "what never happens"
+            return f"what never happens: it is a batch {self._hopeless(op)}"
         if target is None:
             return self.graph.joints[wait.needs[0] - len(self.graph.length)] + " to be there"
         capacity = self.program.transport.capacity
@@ -200,6 +198,31 @@ class _Teller:
                 f"posts {op_text(self.program, target)}"
             )
         return f"rank {self._rank(target)} posts {op_text(self.program, target)}"
+
+    def _hopeless(self, op: int, otherwise: str = "which never starts as a whole") -> str:
+        """Why an operation can never complete, as far as it says so itself."""
+        if self.program.kind[op] == Kind.COLL:
+            group = self.program.details.attributes[op].more["group"]
+            return f"a call of group {group} that not all of its members make"
+        for row in self.program.rows_of(op):
+            other = int(self.graph.match[row])
+            if other < 0:
+                return self._unmet(row)
+            send = row if self.program.messages.send[row] else other
+            if self._lazy(send):
+                moved = message_text(self.program, send)
+                return f"but {moved} moves only while it is waited for, and nothing does"
+        return otherwise
+
+    def _lazy(self, send: int) -> bool:
+        """Whether a send only moves inside a wait that never comes."""
+        op = int(self.program.messages.op[send])
+        return (
+            self.program.transport.isend_progress is Progress.AT_WAIT
+            and self.program.kind[op] == Kind.SEND
+            and self.program.request[op] >= 0
+            and int(self.program.request[op]) not in self.program.waits.request
+        )
 
     def _unmet(self, row: int) -> str:
         m = self.program.messages
@@ -217,8 +240,7 @@ class _Teller:
             before = self.op_at(needs)
             return f"{text} on {stream} waits for its turn behind {self._maybe(before)}"
         if needs[0] == 0:
-            row = next(r for r in self.program.rows_of(op) if self.graph.match[r] < 0)
-            return f"{text} is first on {stream}, {self._unmet(row)}"
+            return f"{text} is first on {stream}, {self._hopeless(op)}"
         target = self.op_at(needs)
         return f"{text} is first on {stream} and needs {self._maybe(target)}"
 

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipeproof.errors import InputError
 from pipeproof.formats.json_text import parse_json
 from pipeproof.formats.json_values import (
     below,
@@ -248,7 +249,7 @@ def _instructions_in(stage: Any) -> int:
     return sum(len(step) for step in listed if isinstance(step, list))
 
 
-def _without_forward(each: _Instruction, where: str) -> Exception:
+def _without_forward(each: _Instruction, where: str) -> InputError:
     return refusal(
         each.path,
         f"found {each.name} without a microbatch, and no ForwardPass of buffer {each.buffer} "

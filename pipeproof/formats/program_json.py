@@ -206,13 +206,10 @@ def _lanes(stated: dict[str, Any], path: str, ranks: int, reader: OpReader) -> t
     written = written_lanes(stated, path, ranks)
     lanes: list[Lane] = []
     for rank in range(ranks):
-        first_lane = len(lanes)
         for name, ops, where in written.get(rank) or [(MAIN, [], "")]:
             first = len(reader.kind)
             reader.read_lane(rank, ops, where)
             lanes.append(Lane(rank, name, first, len(reader.kind)))
-        if len(lanes) > first_lane + 1:
-            reader.use("lanes", child(child(path, "programs"), str(rank)))
         reader.requests.finish_rank()
     return tuple(lanes)
 

@@ -7,35 +7,46 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeproof.checks.accumulators import Unknown, readings, storages
+from pipeproof.checks.accumulators import Unknown, accumulator_uses, readings, storages
+from pipeproof.checks.apart import left_to_chance
 from pipeproof.checks.linear import compared, difference, listed, told
 from pipeproof.checks.subject import Subject
 from pipeproof.formats.program_json import read_program
 from pipeproof.replay.values import Values
 from pipeproof.verdict import CheckResult, Finding, Status, Verdict
-from tests.value_programs import NAMES, Sum, asked_gradients, sums, value_program
+from tests.value_programs import (
+    ALIAS,
+    GROUPS,
+    NAMES,
+    Lanes,
+    Sum,
+    asked_gradients,
+    on_lanes,
+    sums,
+    value_program,
+)
 
 CASES = Path(__file__).parent.parent / "data" / "cases"
 
 Rank = list[list[Any]]
 
 
-def judged(*ranks: Rank, **document: Any) -> CheckResult:
+def judged(*ranks: Rank | Lanes, **document: Any) -> CheckResult:
     result = asked_gradients(value_program(*ranks, **document))
     assert result is not None
     return result
 
 
-def holds(*ranks: Rank, **document: Any) -> CheckResult:
+def holds(*ranks: Rank | Lanes, **document: Any) -> CheckResult:
     result = judged(*ranks, **document)
     assert result.status is Status.HOLDS and not result.findings and result.evidence
     return result
 
 
-def broken(*ranks: Rank, **document: Any) -> Finding:
+def broken(*ranks: Rank | Lanes, **document: Any) -> Finding:
     """The only finding; its claim was confirmed."""
     result = judged(*ranks, **document)
     assert result.status is Status.VIOLATED and result.summary == result.findings[0].message
@@ -44,7 +55,7 @@ def broken(*ranks: Rank, **document: Any) -> Finding:
     return finding
 
 
-def is_open(*ranks: Rank, **document: Any) -> str:
+def is_open(*ranks: Rank | Lanes, **document: Any) -> str:
     """Why the answer is undetermined."""
     result = judged(*ranks, **document)
     assert result.status is Status.UNDETERMINED and result.reason is not None
@@ -297,6 +308,57 @@ def test_nobody_is_named_to_own_what_is_scattered() -> None:
     assert "names no owner" in is_open(*ranks, want=UNITS)
 
 
+# --- lanes ------------------------------------------------------------------------
+
+
+def test_a_lane_that_reduces() -> None:
+    def rank(number: int, *, ordered: bool) -> Lanes:
+        compute = [backward(0, {f"g{number}": 1}), ["SIGNAL", "made"]]
+        reduce = [["AWAIT", "made"], reduced(op="avg"), ["SIGNAL", "reduced"]]
+        step = [["AWAIT", "reduced"], STEP] if ordered else [STEP]
+        return {"compute": [*compute, *step], "network": reduce}
+
+    ranks = [rank(n, ordered=True) for n in (0, 1)]
+    assert holds(*ranks, want=HALVES).summary == "2 updates as wanted"
+    finding = broken(*ranks, want=UNITS)
+    assert [step.text for step in finding.counterexample.steps] == [
+        "X backward 0 adds g0 to w",
+        "allreduce w takes the mean of w over world",
+        "STEP w finds 1/2 g0 + 1/2 g1",
+    ]
+    assert is_open(*[rank(n, ordered=False) for n in (0, 1)], want=HALVES) == (
+        "on rank 0 nothing orders STEP w and allreduce w, which both use w"
+    )
+
+
+def test_lanes_that_wait_for_each_other() -> None:
+    made, await_made = ["SIGNAL", "made"], ["AWAIT", "made"]
+    # Posted on one lane, waited for on the other.
+    ranks: list[Lanes] = [
+        {
+            "a": [backward(0, {f"g{n}": 1}), reduced(req="q"), made],
+            "b": [await_made, ["WAIT", "q"], STEP],
+        }
+        for n in (0, 1)
+    ]
+    holds(*ranks, want=UNITS)
+    # Two lanes that only look, or use different things, need no order.
+    looks: Lanes = {"a": [["REPORT", "w"]], "b": [["REPORT", "w"], backward(0, {"a": 1}, "v")]}
+    holds(looks, want={"w": {}})
+    never: Lanes = {"a": [reduced(req="q")], "b": [STEP]}
+    assert "nothing orders allreduce w and STEP w" in is_open(never, want=UNITS)
+    calls: Lanes = {"a": [reduced()], "b": [reduced()]}
+    assert "what meets them is open" in is_open(calls, calls, want=UNITS)
+
+
+def test_recomputes_on_lanes() -> None:
+    signal, wait = ["SIGNAL", "e"], ["AWAIT", "e"]
+    forward, again = ["F", 0, 0, {"rng": 1}], ["R", 0, 0, {"rng": 2}]
+    finding = broken({"a": [wait, again], "b": [forward, signal]})
+    assert [place.op for place in finding.where] == ["0R0", "0F0"]
+    assert "nothing orders 0F0 and 0R0" in is_open({"a": [forward], "b": [again]})
+
+
 # --- nothing to compare -----------------------------------------------------------
 
 
@@ -477,6 +539,32 @@ def test_without_asynchronous_calls_everything_is_known(drawn: Sum) -> None:
     for reading in readings(program, Subject(program).sequence):
         place = reading.op - program.lanes[reading.rank].first
         assert reading.value == expected[reading.rank, place]
+
+
+@settings(max_examples=50)
+@given(sums(), st.data())
+def test_lanes_that_keep_the_order_change_nothing(drawn: Sum, data: st.DataObject) -> None:
+    ranks = [data.draw(on_lanes(ops)) for ops in drawn.programs]
+    want = {name: {"a": 1} for name in NAMES}
+    program = value_program(*ranks, groups=GROUPS, alias=ALIAS, want=want)
+    subject = Subject(program)
+    if left_to_chance(subject, accumulator_uses(program)) is not None:
+        assert drawn.asynchronous  # a lane touches what another one has in flight
+        return
+    values = Values(program, program.transport)
+    found: dict[int, list[Any]] = {rank: [] for rank in range(len(ranks))}
+    for reading in readings(program, subject.sequence):
+        found[reading.rank].append(reading.value)
+        if not isinstance(reading.value, Unknown):
+            assert reading.value == values.form(reading.op, reading.name)
+    expected: dict[int, list[Any]] = {rank: [] for rank in range(len(ranks))}
+    for (rank, _), value in sorted(drawn.values().items(), key=lambda item: item[0]):
+        expected[rank].append(value)
+    for rank, own in found.items():
+        known = [isinstance(value, Unknown) or value for value in own]
+        wanted = [value is True or e for value, e in zip(known, expected[rank], strict=True)]
+        assert known == wanted
+    asked_gradients(program)
 
 
 @given(sums(), st.dictionaries(st.sampled_from(NAMES), st.just({"a": 1, "b": 1})))

@@ -22,20 +22,20 @@ CASES = Path(__file__).parent.parent / "data" / "cases"
 Rank = list[list[Any]]
 
 
-def judged(*ranks: Rank, equal: bool = True, **document: Any) -> CheckResult:
+def judged(*ranks: Any, equal: bool = True, **document: Any) -> CheckResult:
     demand = {"versions": "fb-equal"} if equal else {}
     result = asked_versions(value_program(*ranks, **demand, **document))
     assert result is not None
     return result
 
 
-def holds(*ranks: Rank, **document: Any) -> CheckResult:
+def holds(*ranks: Any, **document: Any) -> CheckResult:
     result = judged(*ranks, **document)
     assert result.status is Status.HOLDS and not result.findings
     return result
 
 
-def broken(*ranks: Rank, **document: Any) -> Finding:
+def broken(*ranks: Any, **document: Any) -> Finding:
     """The only finding; its claim was confirmed."""
     result = judged(*ranks, **document)
     assert result.status is Status.VIOLATED
@@ -245,6 +245,34 @@ def test_bumps() -> None:
     assert rule(holds([F0, bump(req="q"), B0, ["WAIT", "q"]]))[0] == "synchronous"
     broken([F0, bump(req="q"), ["WAIT", "q"], B0])
     broken([F0, bump(), B0])
+
+
+# --- lanes ----------------------------------------------------------------------
+
+
+def test_lanes() -> None:
+    done, wait = ["SIGNAL", "done"], ["AWAIT", "done"]
+    holds({"a": [F0, B0, done], "b": [wait, STEP]})
+    early: Any = {"b": [wait, STEP, ["SIGNAL", "new"]], "a": [F0, done, ["AWAIT", "new"], B0]}
+    finding = broken(early)
+    assert [place.op for place in finding.where] == ["0B0", "0F0", "STEP w0"]
+    result = judged({"a": [F0, B0], "b": [STEP]})
+    assert result.status is Status.UNDETERMINED
+    assert result.reason == "on rank 0 nothing orders 0F0 and STEP w0, which both use w0"
+    result = judged({"a": [F0], "b": [B0]})
+    assert result.status is Status.UNDETERMINED
+    assert "which both use the forward of stage 0 on microbatch 0" in result.summary
+
+
+def test_demands_on_lanes() -> None:
+    use = ["X", "read", {"uses": ["w0"], "it": 1}]
+    posted: Any = {
+        "a": [bump(req="q"), ["SIGNAL", "e"]],
+        "b": [["AWAIT", "e"], ["WAIT", "q"], use],
+    }
+    holds(posted, equal=False)
+    open_: Any = {"a": [bump(), ["ROLLBACK", "w0", 0]], "b": [use]}
+    assert judged(open_, equal=False).status is Status.UNDETERMINED
 
 
 # --- nothing to compare ---------------------------------------------------------

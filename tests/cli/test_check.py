@@ -574,3 +574,41 @@ def test_every_real_file_has_a_quiet_line(run: Run) -> None:
     lines = answer.out.splitlines()
     assert len(lines) == 44 + 32
     assert all(re.fullmatch(r"\S+: [a-z-]+(, [a-z-]+)*", line) for line in lines)
+
+
+# --- recordings ------------------------------------------------------------------------
+
+TRACES = FOLDER.parent / "traces"
+
+
+def test_recordings_are_told_by_their_contents(run: Run) -> None:
+    document = report(run("check", "--format", "json", TRACES / "chimera", TRACES / "deepspeed"))
+    verdicts = {t["name"]: t["verdict"] for t in document["targets"]}
+    assert len(verdicts) == 7
+    assert [name for name, word in verdicts.items() if word != "holds"] == ["chimera_p8_m32.json"]
+
+
+def test_a_file_of_several_programs_is_several_targets(run: Run) -> None:
+    path = TRACES / "pipedream" / "pipedream_versions.json"
+    document = report(run("check", "--format", "json", path))
+    assert [(t["file"], t["name"], t["verdict"]) for t in document["targets"]] == [
+        (str(path), "pipedream_versions.json [macroFalse_p4]", "holds"),
+        (str(path), "pipedream_versions.json [macroTrue_p4]", "violated"),
+    ]
+    answer = run("check", "-q", path)
+    assert answer.out.splitlines() == [
+        f"{path} [macroFalse_p4]: holds",
+        f"{path} [macroTrue_p4]: version-violation",
+    ]
+    assert f"\n{path} [macroTrue_p4]\n  VIOLATED" in run("check", path).out
+
+
+def test_only_cases_have_a_repaired_program(run: Run) -> None:
+    path = TRACES / "deepspeed" / "train_p2_m1.json"
+    assert "expected a case with a repaired program" in run("check", "--fixed", path).err
+
+
+def test_a_recording_asked_for_as_another(run: Run) -> None:
+    path = TRACES / "deepspeed" / "train_p2_m1.json"
+    answer = run("check", "--from", "chimera", path)
+    assert answer.status == 2 and "unknown key" in answer.err

@@ -56,7 +56,7 @@ def step_of(own: Program, op: int) -> int:
 
 
 def test_all_recordings_are_there() -> None:
-    assert ALL == sorted([TRAIN, SMALL, INFERENCE, DUAL])
+    assert set(ALL) == {TRAIN, SMALL, INFERENCE, DUAL}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -115,11 +115,8 @@ def test_dualpipev_folds_the_stages_over_the_ranks() -> None:
     m = own.messages
     assert set(m.peer[m.rank == 3].tolist()) == {2}
     groups = [op for op in range(own.ops) if own.kind[op] == Kind.GROUP]
-    assert [op_text(own, op) for op in groups[:2]] == [
-        "(0SEND_F6;7RECV_F0)GROUP" if op_text(own, groups[0]).startswith("(0SEND_F6") else
-        op_text(own, groups[0]),
-        op_text(own, groups[1]),
-    ]
+    assert op_text(own, groups[0]) == "(7SEND_B0;7RECV_F1)GROUP"
+    assert own.origin.path[groups[0]] == "stages[0].steps[8][4]"
     assert all(len(own.rows_of(op)) > 1 for op in groups)
 
 
@@ -136,9 +133,7 @@ def with_barriers(name: str) -> Program:
         ops = []
         for t in range(len(stated["stages"][lane.rank]["steps"])):
             ops += [
-                op
-                for number, op in enumerate(listed)
-                if step_of(own, lane.first + number) == t
+                op for number, op in enumerate(listed) if step_of(own, lane.first + number) == t
             ]
             ops.append(["COLL", "barrier", "world", f"step {t}"])
         printed["programs"][str(lane.rank)] = ops
@@ -235,9 +230,7 @@ def test_a_queue_that_is_never_committed() -> None:
     for step in stated["stages"][3]["steps"][13:]:
         step[:] = [each for each in step if each["instr"] != "CommitP2P"]
     own = read(stated)
-    assert own.notes[0] == (
-        "Rank 3 queues messages behind its last CommitP2P: they never leave."
-    )
+    assert own.notes[0] == ("Rank 3 queues messages behind its last CommitP2P: they never leave.")
     assert "deadlock" in [check for check, _, _ in found(judged(own))]
 
 
@@ -301,7 +294,7 @@ FIRST = ("stages", 0, "steps", 0, 0)
     ("name", "change", "path", "words"),
     [
         (TRAIN, _set("producer", "nobody"), "producer", 'expected "deepspeed"'),
-        (TRAIN, _set("class", "Train"), "class", 'did you mean "TrainSchedule"?'),
+        (TRAIN, _set("class", "trainSchedule"), "class", 'did you mean "TrainSchedule"?'),
         (TRAIN, _set("class", "InferenceSchedule"), None, 'expected "LoadMicroBatch"'),
         (TRAIN, _set("p", 3), "stages", "expected a list of 3, one a rank"),
         (TRAIN, _set("p", 0), "p", "1 or more"),

@@ -353,7 +353,6 @@ def test_transports(semantics: Any, name: str, expected: dict[str, Any]) -> None
 VALUES = {"gradients", "versions"}
 CHOICE = {"order", "matching", "deadlock", "race", "memory"} | VALUES
 POST = ["ISEND", "x", 1, {"req": "q"}]
-LANES = {"lanes": ("programs.0", {"memory"} | VALUES)}
 
 USES: list[tuple[Any, dict[str, tuple[str, set[str]]]]] = [
     (one(["F", 0, 0, {"redo": True, "alloc": {"a": 1}, "needs": ["r"]}]), {}),
@@ -361,7 +360,7 @@ USES: list[tuple[Any, dict[str, tuple[str, set[str]]]]] = [
     (one(["ALLOC", "a", 1], ["FREE", "a"], ["MAKE", "r"], ["DROP", "r"], ["X", "x"]), {}),
     (one(layers={"0": [0]}, n_layers=1, budget={"0": 1}, pre={}, complete=True), {}),
     (one(semantics={"streams": "rank", "group": "atomic"}, groups={"g": [0]}), {}),
-    ({"programs": {"0": {"a": [], "b": [["SIGNAL", "e"], ["AWAIT", "e"]]}}}, LANES),
+    ({"programs": {"0": {"a": [], "b": [["SIGNAL", "e"], ["AWAIT", "e"]]}}}, {}),
     (one(["SIGNAL", "e"], ["AWAIT", "e"]), {}),
     (one(["RECV", "x", "any"]), {"any": ("programs.0[0][2]", CHOICE)}),
     (one(["GROUP", [["RECV", "act", 0, 0, "any"]]]), {"any": ("programs.0[0][1][0][4]", CHOICE)}),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
+import inspect
 import os
 import stat
 from collections.abc import Callable
@@ -12,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeproof.cli.reading import READERS, Reading
 from pipeproof.errors import InputError
 from pipeproof.formats import sources
 from pipeproof.formats.sources import FORMATS, Failure, Source, decode, gather
@@ -56,6 +60,7 @@ def piped(data: bytes, format: str | None = None) -> Source | Failure:
         ("a.csv", "torch-csv"),
         ("a.b.CSV", "torch-csv"),
         ("a.json", "program-json"),
+        ("a.jsonl", "megatron"),
         ("a.executed.txt", "torch-executed"),
         (".hidden.csv", "torch-csv"),  # named, so wanted
     ],
@@ -67,7 +72,50 @@ def test_the_extension_says_the_format(tmp_path: Path, name: str, format: str) -
 
 
 def test_formats() -> None:
-    assert set(FORMATS) == {"torch-csv", "torch-executed", "program-json"}
+    assert len(FORMATS) == len(set(FORMATS)) == 9
+    assert set(FORMATS) == set(READERS)
+    assert {reader.module.replace("_", "-") for reader in READERS.values()} == {
+        "torch-schedule",
+        *FORMATS,
+    } - {"torch-csv"}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_format_has_its_reader(format: str) -> None:
+    reader = READERS[format]
+    module = importlib.import_module(f"pipeproof.formats.{reader.module}")
+    parameters = inspect.signature(getattr(module, reader.function)).parameters
+    assert tuple(parameters) == ("text", "name", *reader.takes)
+    assert set(reader.takes) <= {field.name for field in dataclasses.fields(Reading)}
+
+
+@pytest.mark.parametrize(
+    ("text", "format"),
+    [
+        ('{"programs": {}}', "program-json"),
+        ('{"model": {}}', "program-json"),
+        ('{"producer": "x", "class": 1}', "deepspeed"),
+        ('{"producer": "x", "sched": 1}', "zero-bubble"),
+        ('{"producer": "x", "cls": 1}', "dualpipe"),
+        ('{"producer": "x", "per_rank": 1}', "chimera"),
+        ('{"p4_m4_r0": 1}', "pipedream"),
+        ('{"producer": "megatron-core", "schedule": 1}\n{}', "megatron"),
+        # What is no object, or is not known, is refused as a program.
+        ('{"producer": "x"}', "program-json"),
+        ("[]", "program-json"),
+        ("", "program-json"),
+        ("\ufeff", "program-json"),
+        ("a\0", "program-json"),
+    ],
+)
+def test_the_contents_of_json_say_the_format(tmp_path: Path, text: str, format: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(text, encoding="utf-8")
+    assert read(path).format == format
+    assert read(path, "chimera").format == "chimera"
+    if text.startswith("{"):
+        source = piped(text.encode())
+        assert isinstance(source, Source) and source.format == format
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.txt", "a.py", "a"])
@@ -82,9 +130,8 @@ def test_the_format_asked_for_wins(tmp_path: Path, name: str, format: str) -> No
     ("name", "words"),
     [
         ("a.txt", "the extension .txt says no format | --from: torch-csv, torch-executed"),
-        ("a.jsonl", "the extension .jsonl"),
         ("a.executed", "the extension .executed"),
-        ("a", "no extension, expected .csv, .executed.txt, .json"),
+        ("a", "no extension, expected .csv, .executed.txt, .json, .jsonl"),
         (".csv.swp", "the extension .swp"),
         ("a.py", "specs in Python are not read yet"),
     ],
@@ -181,11 +228,12 @@ def touch(folder: Path, *names: str) -> None:
 
 
 def test_folders_are_read_in_order(tmp_path: Path) -> None:
-    touch(tmp_path, "b.csv", "a.json", "c/z.executed.txt", "c/a.csv", "c.csv", "B.csv")
+    touch(tmp_path, "b.csv", "a.json", "d.jsonl", "c/z.executed.txt", "c/a.csv", "c.csv", "B.csv")
     touch(tmp_path, "note.txt", "spec.py", "README", ".a.csv", ".git/a.csv", "c/.b.json")
     found = all_of(tmp_path)
     names = [os.path.relpath(source.file, tmp_path) for source in found]
     expected = ["B.csv", "a.json", "b.csv", "c/a.csv", "c/z.executed.txt", "c.csv"]
+    expected.append("d.jsonl")
     assert names == [name.replace("/", os.sep) for name in expected]
     assert all(isinstance(s, Source) and s.data for s in found)
 
@@ -194,6 +242,17 @@ def test_a_format_selects_the_files_of_a_folder(tmp_path: Path) -> None:
     touch(tmp_path, "a.csv", "a.json", "a.executed.txt")
     (found,) = all_of(tmp_path, format="torch-executed")
     assert found.file.endswith("a.executed.txt")
+
+
+def test_in_a_folder_the_contents_of_json_count_too(tmp_path: Path) -> None:
+    for name, key in (("a", "programs"), ("b", "class"), ("c", "cls"), ("d", "class")):
+        (tmp_path / f"{name}.json").write_text(f'{{"{key}": 1}}')
+    touch(tmp_path, "e.json", "f.csv")
+    found = all_of(tmp_path, format="deepspeed")
+    assert [os.path.basename(source.file) for source in found] == ["b.json", "d.json"]
+    found = all_of(tmp_path, format="program-json")
+    assert [os.path.basename(source.file) for source in found] == ["a.json", "e.json"]
+    assert "expected .json in the format chimera" in refused(tmp_path, "chimera")
 
 
 def test_a_hidden_folder_may_be_named(tmp_path: Path) -> None:

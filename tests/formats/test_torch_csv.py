@@ -149,7 +149,7 @@ MISSING = "microbatch, after the letter, is missing"
         ("0SEND0", (1, 1), "expected one of", "SEND is no action"),
         ("0SEND_FB0", (1, 1), "expected one of", "SEND_FB is no action"),
         ("0REDUCE_GRADS", (1, 1), "expected one of", "REDUCE_GRADS is no action"),
-        ("0" + "F" * 99 + "0", (1, 1), "...'; expected one of", "FFF... is no action"),
+        ("0" + "F" * 99 + "0", (1, 1), f"'0{'F' * 36}...'; expected one of", "FFF... is no"),
         ("0f0", (1, 1), "'0f0'; expected an action such as 0F1", "upper case: F."),
         ("0send_b1", (1, 1), "'0send_b1'", "upper case: SEND_B."),
         ("0unshard", (1, 1), "'0unshard'", "upper case: UNSHARD."),

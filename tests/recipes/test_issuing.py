@@ -64,6 +64,9 @@ def test_torch() -> None:
         *("0SEND_F0 0>1", "0SEND_F1 0>1", "0RECV_B0 1>0", "0RECV_B1 1>0"),
         *("1RECV_F0 0>1", "1RECV_F1 0>1", "1SEND_B0 1>0", "1SEND_B1 1>0"),
     ]
+    # The waits after the rows are of no stage, and stand in no cell.
+    assert program.stage[program.kind == Kind.WAIT].tolist() == [-1, -1]
+    assert program.microbatch[program.kind == Kind.WAIT].tolist() == [-1, -1]
     assert program.origin.line.tolist() == [1] * 8 + [0] + [2] * 8 + [0]
     assert program.origin.column.tolist() == [*range(1, 9), 0, *range(1, 9), 0]
 

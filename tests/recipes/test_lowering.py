@@ -172,6 +172,19 @@ def test_added_actions_stand_at_the_cell_they_serve() -> None:
     assert lowered.lists_communication
 
 
+def test_receives_stand_at_the_op_that_consumes_them() -> None:
+    """Wherever torch puts them in the row."""
+    lowered = lower_as_torch(read_schedule("0F0,0F1,0B0,0B1\n1F0,1B0,,1F1,1B1\n", "x"))
+    receives = lowered.kind == Kind.RECV
+    columns = (lowered.line, lowered.column, lowered.stage, lowered.microbatch, lowered.backward)
+    assert sorted(zip(*(c[receives].tolist() for c in columns), strict=True)) == [
+        (1, 3, 0, 0, True),
+        (1, 4, 0, 1, True),
+        (2, 1, 1, 0, False),
+        (2, 4, 1, 1, False),
+    ]
+
+
 # --- plans that torch refuses ------------------------------------------------------
 
 

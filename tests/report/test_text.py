@@ -245,6 +245,14 @@ def test_all_places_of_a_finding_are_written_alike() -> None:
     assert f"at    0F0 (rank 0, op 8)  {name}:1:9" in text
 
 
+@pytest.mark.parametrize(("length", "fits"), [(45, True), (46, False)])
+def test_a_line_may_be_80_columns_wide(length: int, fits: bool) -> None:
+    line = f"at    0SEND_F2 (rank 0, op 8)  {'f' * length}:1:9"
+    assert (len(line) <= 80) == fits
+    text = section(finding(where=(place(),)), file="f" * length)
+    assert (line in text) == fits
+
+
 def test_places_in_json_have_a_path() -> None:
     where = place("0F0", line=None, column=None, path="model.programs.0[3]")
     assert "at    0F0 (rank 0, op 8)  a.json: model.programs.0[3]" in section(
@@ -311,6 +319,16 @@ def test_a_group_is_broken_between_its_members() -> None:
         "   0RECV_B10)GROUP │    0SEND_F1;",
         "  0F1              │    4 more)",
     ]
+
+
+def test_a_group_of_three_stands_whole() -> None:
+    three = "(0SEND_F12;0RECV_B10;0SEND_F13)GROUP"
+    assert grid((excerpt(0, three),), PLAIN)[1:] == [
+        "  (0SEND_F12;",
+        "   0RECV_B10;",
+        "   0SEND_F13)GROUP",
+    ]
+    assert grid((excerpt(0, "(0SEND_F0;0RECV_B0)"),), PLAIN)[1:] == ["  (0SEND_F0;0RECV_B0)"]
 
 
 def test_long_ops_are_cut() -> None:
