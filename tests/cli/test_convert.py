@@ -68,11 +68,7 @@ PLANS = [
     if "_8_" not in name
 ]
 DEFERRED = [torch_files.DEFERRED / entry["file"] for entry in torch_files.INDEX[::6]]
-RECORDED = [
-    path
-    for path in sorted(TRACES.rglob("*.json*"))
-    if path.parent.name != "pipedream" and not path.stem.endswith("_pv")
-]
+RECORDED = [p for p in sorted(TRACES.rglob("*.json*")) if p.parent.name != "pipedream"]
 CASE_FILES = sorted(CASES.glob("*.json"))
 ALL = [*PLANS, *DEFERRED, *RECORDED, *CASE_FILES]
 
