@@ -51,13 +51,32 @@ def accesses(program: Program) -> dict[Storage, list[Access]]:
 def conflicts(subject: Subject) -> Iterator[tuple[Storage, Access, Access]]:
     """Pairs of accesses that may overlap although one of them writes, first in
     the order of their ops."""
-    program = subject.program
-    for storage, used in accesses(program).items():
-        for one, other in combinations(sorted(used, key=lambda a: a.op), 2):
+    for storage, used in accesses(subject.program).items():
+        for one, other in _worth_comparing(subject, used):
             if not (one.writes or other.writes) or one.op == other.op:
                 continue
             if not apart(subject, one, other) and _both_happen(subject, one, other):
                 yield storage, one, other
+
+
+def _worth_comparing(subject: Subject, used: list[Access]) -> Iterator[tuple[Access, Access]]:
+    """Pairs that could overlap at all: on one lane only with what is still in use,
+    so that a slot used a thousand times costs a thousand steps."""
+    program = subject.program
+    by_lane: dict[int, list[Access]] = {}
+    for access in sorted(used, key=lambda a: a.op):
+        by_lane.setdefault(program.lane_of(access.op), []).append(access)
+    for lane in by_lane.values():
+        pending: list[Access] = []
+        for access in lane:
+            pending = [p for p in pending if p.until is None or p.until >= access.op]
+            yield from ((before, access) for before in pending)
+            if access.until != access.op:
+                pending.append(access)
+    for one, other in combinations(by_lane.values(), 2):
+        for first in one:
+            for second in other:
+                yield (first, second) if first.op < second.op else (second, first)
 
 
 def apart(subject: Subject, one: Access, other: Access) -> bool:

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-import numpy as np
-
 from pipeproof.checks.accumulators import Reading, Unknown, accumulator_uses, readings
 from pipeproof.checks.apart import forward_uses, has_lanes, left_to_chance
 from pipeproof.checks.blame import blamed
@@ -43,9 +41,13 @@ ENGINE = "exact linear forms"
 def applies(subject: Subject) -> bool:
     """Whether the program demands anything of what this check looks at."""
     details = subject.program.details
-    return bool(details.want or details.replicas or details.want_effects) or any(
-        True for _ in _recomputes(subject)
-    )
+    if details.want or details.replicas or details.want_effects:
+        return True
+    order: Iterable[int] = range(subject.program.ops)
+    if has_lanes(subject):
+        # The order of events is not asked for: with choice there is no single one.
+        order = sorted(_random_states(subject), key=lambda op: int(subject.program.kind[op]))
+    return bool(_recomputes(subject, order))
 
 
 def check(subject: Subject) -> CheckResult:
@@ -60,7 +62,10 @@ def check(subject: Subject) -> CheckResult:
     copies = Replicas({}, (), ())
     if chance is None:
         copies = replicas(program, read, sequence, ended)
-    recomputes = list(_recomputes(subject))
+    order: Iterable[int] = range(program.ops)
+    if has_lanes(subject):
+        order = [op for op, completed in subject.sequence if completed]
+    recomputes = _recomputes(subject, order)
     unordered = left_to_chance(subject, forward_uses(program)) if recomputes else None
     effects = _effects(subject)
     found = [
@@ -70,7 +75,10 @@ def check(subject: Subject) -> CheckResult:
         *_other_random_states(subject, [] if unordered else recomputes),
     ]
     gaps = [chance] if chance is not None else list(_gaps(program, read, copies, ended))
-    gaps += [] if unordered is None else [unordered]
+    if unordered is not None:
+        gaps.append(unordered)
+    elif not (follows or effects or recomputes):
+        gaps.append("no recompute follows a forward that states its random state")
     if gaps and not found:
         return CheckResult(
             check=NAME,
@@ -235,41 +243,39 @@ def _wrong_effects(
 # --- random states ------------------------------------------------------------
 
 
-def _recomputes(subject: Subject) -> Iterator[tuple[int, int]]:
+def _random_states(subject: Subject) -> dict[int, object]:
+    """The random state that each op states to use."""
+    attributes = subject.program.details.attributes.items()
+    return {op: own.more["rng"] for op, own in attributes if "rng" in own.more}
+
+
+def _recomputes(subject: Subject, order: Iterable[int]) -> list[tuple[int, int]]:
     """(recompute, its forward), where both say which random state they used.
 
-    The forward is the last one of that stage and microbatch before it on its rank.
+    The forward is the last one of that stage and microbatch on its rank before it
+    in ``order``, in which the ops happen.
     """
-    program = subject.program
-    states = {
-        op: attributes.more["rng"]
-        for op, attributes in program.details.attributes.items()
-        if "rng" in attributes.more
-    }
+    program, states = subject.program, _random_states(subject)
     if not any(program.kind[op] == Kind.R for op in states):
-        return
-    ops: list[int] = np.flatnonzero((program.kind == Kind.F) | (program.kind == Kind.R)).tolist()
-    if has_lanes(subject):
-        turn = {op: n for n, (op, completed) in enumerate(subject.sequence) if completed}
-        ops = sorted((op for op in ops if op in turn), key=lambda op: turn[op])
+        return []
+    kinds, ranks = program.kind.tolist(), subject.rank.tolist()
+    stages, microbatches = program.stage.tolist(), program.microbatch.tolist()
+    pairs: list[tuple[int, int]] = []
     latest: dict[tuple[int, int, int], int] = {}
-    for op in ops:
-        key = int(subject.rank[op]), int(program.stage[op]), int(program.microbatch[op])
-        if program.kind[op] == Kind.F:
+    for op in order:
+        key = ranks[op], stages[op], microbatches[op]
+        if kinds[op] == Kind.F:
             latest[key] = op
-        elif op in states and latest.get(key) in states:
-            yield op, latest[key]
+        elif kinds[op] == Kind.R and op in states and latest.get(key) in states:
+            pairs.append((op, latest[key]))
+    return pairs
 
 
 def _other_random_states(
     subject: Subject, recomputes: Iterable[tuple[int, int]]
 ) -> Iterator[Finding]:
-    program = subject.program
-
-    def state(op: int) -> object:
-        return program.details.attributes[op].more["rng"]
-
-    wrong = [(again, first) for again, first in recomputes if state(again) != state(first)]
+    program, state = subject.program, _random_states(subject)
+    wrong = [(again, first) for again, first in recomputes if state[again] != state[first]]
     if not wrong:
         return
     again, first = wrong[0]
@@ -278,7 +284,7 @@ def _other_random_states(
         NAME,
         Verdict.NUMERIC,
         f"rank {subject.rank[again]} recomputes {op_text(program, again)} with the random state "
-        f"{state(again)}; its forward {op_text(program, first)} had {state(first)}",
+        f"{state[again]}; its forward {op_text(program, first)} had {state[first]}",
         again,
         RandomState(again, first),
         cause="The state is not saved for recomputing, so dropout draws a new mask: the "

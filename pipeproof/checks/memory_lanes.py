@@ -81,6 +81,8 @@ def _changes(program: Program, rank: int) -> Iterator[Change]:
         cell = (int(program.stage[op]), int(program.microbatch[op]))
         if kind == Kind.F:
             yield Change(op, start_of(program, op), 1)
+            if program.forward_only:
+                yield Change(op, end_of(program, op), -1)
         elif kind == Kind.B or (kind == Kind.W and cell not in whole):
             yield Change(op, end_of(program, op), -1)
 

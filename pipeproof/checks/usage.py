@@ -109,9 +109,16 @@ def memory_events(program: Program) -> Iterator[tuple[int, Allocated, Names, Nam
 
 
 def _activations(program: Program, rank: Ints) -> tuple[Longs, Longs]:
-    """A forward adds the activation if it is not there, a B or W takes it away if it is."""
+    """A forward adds the activation if it is not there, a B or W takes it away if it is.
+
+    Where no backward will ever ask for it, it is gone when the forward has run.
+    """
     before, after = np.zeros(program.ops, np.int64), np.zeros(program.ops, np.int64)
     kind = program.kind
+    if program.forward_only:
+        forward = (kind == Kind.F) & (program.stage >= 0) & (program.microbatch >= 0)
+        before[forward] = after[forward] = 1
+        return before, after
     acting = (kind == Kind.F) | (kind == Kind.B) | (kind == Kind.W)
     ops = np.flatnonzero(acting & (program.stage >= 0) & (program.microbatch >= 0))
     key, _ = dense(rank[ops], program.stage[ops], program.microbatch[ops])

@@ -6,11 +6,12 @@ import os
 
 import click
 
-from pipeproof.report.style import escaped
-
 
 def report_crash(error: Exception, file: str | None = None) -> None:
     """Say on standard error that the fault is ours, and how to see more."""
+    # Only a crash pays for the import.
+    from pipeproof.report.style import escaped
+
     on = f" on {escaped(file)}" if file else ""
     click.echo(
         f"pipeproof: internal error{on}: {type(error).__name__}: {error}\n"

@@ -133,6 +133,8 @@ def _plain(text: str) -> bytes:
         data = _QUOTED.sub(rb"\1\2", data)
     if not data.endswith(b"\n"):
         data += b"\n"
+    if b" " in data:  # a blank beside a comma, as most writers put it, goes without a search
+        data = data.replace(b", ", b",").replace(b" ,", b",")
     if b" " in data or b"\t" in data:
         data = _BLANKS_BEFORE.sub(b"", _BLANKS_AFTER.sub(rb"\1", data.lstrip(b" \t")))
     return data

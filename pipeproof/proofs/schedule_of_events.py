@@ -74,6 +74,7 @@ class _Checker:
         for row, op in enumerate(self.op):
             self.rows[op].append(row)
         self.sends, self.match = self._pairs()
+        self.whole = self._wholes()
 
     def _pairs(self) -> tuple[dict[tuple[int, ...], list[int]], dict[int, int]]:
         """The sends of every channel in order, and the row that each row meets."""
@@ -98,6 +99,34 @@ class _Checker:
                 match[s], match[r] = r, s
         return sends, match
 
+    def _wholes(self) -> dict[int, int]:
+        """When each atomic group is there as a whole: nothing of it meets before.
+
+        Groups whose members meet are tied to each other: all of them must have
+        started, and every single operation that meets one of their members.
+        """
+        whole: dict[int, int] = {}
+        if self.transport.group is not Grouping.ATOMIC:
+            return whole
+        for op, kind in enumerate(self.kind):
+            if kind != Kind.GROUP or op in whole:
+                continue
+            tied, frontier, there = {op}, [op], 0
+            while frontier:
+                group = frontier.pop()
+                there = max(there, self.times.start[group])
+                for row in self.rows[group]:
+                    other = self.match.get(row)
+                    if other is None:
+                        there = NEVER
+                        continue
+                    there = max(there, self.times.start[self.op[other]])
+                    if self._batch(other) and self.op[other] not in tied:
+                        tied.add(self.op[other])
+                        frontier.append(self.op[other])
+            whole.update(dict.fromkeys(tied, there))
+        return whole
+
     def objections(self) -> Iterator[str]:
         """Every rule that the times break."""
         yield from self._lanes()
@@ -105,7 +134,6 @@ class _Checker:
         yield from self._streams()
         yield from self._ends()
         yield from self._slots()
-        yield from self._batches()
         yield from self._collectives()
         yield from self._signals()
 
@@ -187,12 +215,16 @@ class _Checker:
         other = self.match.get(row)
         if other is None:
             return False
-        ready = max(self.times.start[self.op[other]], self._moves(other), self._moves(row))
+        ends = (self.op[row], self.op[other])
+        ready = max(self.times.start[op] for op in ends)
+        ready = max(ready, self._moves(row), self._moves(other))
+        ready = max(ready, *(self.whole.get(op, ready) for op in ends))
         return self.times.done[row] >= ready
 
-    def _batch(self, row: int | None) -> bool:
+    def _batch(self, row: int) -> bool:
+        """Whether row is a member of an atomic group, which uses no slot."""
         atomic = self.transport.group is Grouping.ATOMIC
-        return atomic and row is not None and self.kind[self.op[row]] == Kind.GROUP
+        return atomic and self.kind[self.op[row]] == Kind.GROUP
 
     def _slots(self) -> Iterator[str]:
         """Every send is done by meeting its receive, or into a free slot."""
@@ -212,42 +244,6 @@ class _Checker:
                 if other is not None:
                     at = bisect_right(read, done[other])
                     read.insert(at, done[other])
-
-    def _batches(self) -> Iterator[str]:
-        """Atomic groups: nothing tied to a group moves before all of it is there."""
-        if self.transport.group is not Grouping.ATOMIC:
-            return
-        seen: set[int] = set()
-        for op, kind in enumerate(self.kind):
-            if kind != Kind.GROUP or op in seen:
-                continue
-            tied, frontier, there = {op}, [op], 0
-            while frontier:
-                group = frontier.pop()
-                there = max(there, self.times.start[group])
-                for row in self.rows[group]:
-                    other = self.match.get(row)
-                    if other is None:
-                        there = NEVER
-                        continue
-                    there = max(there, self.times.start[self.op[other]])
-                    if self._batch(other) and self.op[other] not in tied:
-                        tied.add(self.op[other])
-                        frontier.append(self.op[other])
-            seen |= tied
-            for group in tied:
-                for row in self.rows[group]:
-                    yield from self._moved_early(row, there)
-
-    def _moved_early(self, row: int, there: int) -> Iterator[str]:
-        other = self.match.get(row)
-        # A single send may be in a slot already; everything else moves with the batch.
-        for end in (row, other):
-            if end is None or self.times.done[end] >= there:
-                continue
-            in_slot = self.send[end] and not self._batch(end) and self.transport.capacity != 0
-            if not in_slot:
-                yield f"{message_text(self.program, end)} moves before its whole batch is there"
 
     def _collectives(self) -> Iterator[str]:
         """The i-th calls of a group's members complete after all have started."""

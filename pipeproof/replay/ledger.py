@@ -128,7 +128,7 @@ class Ledger:
     def _run(self, compute: Compute) -> None:
         self.ran.add(compute)
         stage, microbatch = compute.stage, compute.microbatch
-        if compute.kind in (Kind.B, Kind.W):
+        if compute.kind in (Kind.B, Kind.W) or self._program.forward_only:
             self.activations.discard((stage, microbatch))
         if stage < 0 or microbatch < 0:
             return  # out of range: there is no payload of that name
@@ -247,7 +247,8 @@ def units_of(program: Program, completed: set[int], begun: set[int]) -> int:
     if not allocates(program):
         cell = {op: (int(program.stage[op]), int(program.microbatch[op])) for op in begun}
         there = {cell[op] for op in begun if program.kind[op] == Kind.F}
-        gone = {cell[op] for op in completed if program.kind[op] in (Kind.B, Kind.W)}
+        last = (Kind.F,) if program.forward_only else (Kind.B, Kind.W)
+        gone = {cell[op] for op in completed if program.kind[op] in last}
         return len(there - gone)
     size = {n: u for op in begun for n, u in attributes_of(program, op).alloc}
     held = sum(u for op in begun for _, u in attributes_of(program, op).alloc)

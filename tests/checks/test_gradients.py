@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeproof.checks import gradients
 from pipeproof.checks.accumulators import Unknown, accumulator_uses, readings, storages
 from pipeproof.checks.apart import left_to_chance
 from pipeproof.checks.linear import compared, difference, listed, told
 from pipeproof.checks.subject import Subject
+from pipeproof.checks.telling import undetermined
 from pipeproof.formats.program_json import read_program
 from pipeproof.replay.values import Values
 from pipeproof.verdict import CheckResult, Finding, Status, Verdict
@@ -351,12 +353,21 @@ def test_lanes_that_wait_for_each_other() -> None:
     assert "what meets them is open" in is_open(calls, calls, want=UNITS)
 
 
+def test_choice_asks_for_no_order() -> None:
+    """Whether the check applies is known without an order of the events."""
+    rank = {"a": [["RECV", "x", "any"], ["R", 0, 0, {"rng": 1}]], "b": [["F", 0, 0, {"rng": 1}]]}
+    subject = Subject(value_program(rank, [["SEND", "x", 0]]))
+    assert gradients.applies(subject) and undetermined(subject, "gradients") is not None
+
+
 def test_recomputes_on_lanes() -> None:
     signal, wait = ["SIGNAL", "e"], ["AWAIT", "e"]
     forward, again = ["F", 0, 0, {"rng": 1}], ["R", 0, 0, {"rng": 2}]
     finding = broken({"a": [wait, again], "b": [forward, signal]})
     assert [place.op for place in finding.where] == ["0R0", "0F0"]
     assert "nothing orders 0F0 and 0R0" in is_open({"a": [forward], "b": [again]})
+    before = is_open({"a": [again, signal], "b": [wait, forward]})
+    assert before == "no recompute follows a forward that states its random state"
 
 
 # --- nothing to compare -----------------------------------------------------------
