@@ -89,6 +89,21 @@ class Subject:
         return tuple(contended(self.program, streams, self.before))
 
     @cached_property
+    def unfinished(self) -> frozenset[int]:
+        """Posted ops that have started on their lane and not completed when the run
+        ends: their turn has not come, or their messages have not all arrived."""
+        graph, program = self.graph, self.program
+        done = np.array(self.run.progress, np.int64)
+        begun = done[graph.chain] > graph.position
+        lacking = np.zeros(program.ops, np.bool_)
+        row, chain, position = graph.needs
+        lacking[program.messages.op[row[done[chain] <= position]]] = True
+        op, chain, position = graph.calls
+        lacking[op[done[chain] <= position]] = True
+        posted = program.request >= 0
+        return frozenset(np.flatnonzero(posted & (lacking | ~begun)).tolist())
+
+    @cached_property
     def runs_to_end(self) -> bool:
         """Whether nothing gets stuck."""
         return self.implied_by is not None or self.run.finished(self.graph)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from pipeproof.program.notation import op_text
 from pipeproof.program.programs import Program
 from pipeproof.verdict import Excerpt, Finding, Stuck
@@ -9,8 +11,13 @@ from pipeproof.verdict import Excerpt, Finding, Stuck
 BEFORE, AFTER, LANES = 3, 4, 4
 
 
-def excerpts(program: Program, finding: Finding) -> tuple[Excerpt, ...]:
-    """One excerpt a lane that the finding points at, at most ``LANES``."""
+def excerpts(
+    program: Program, finding: Finding, unfinished: Container[int] = ()
+) -> tuple[Excerpt, ...]:
+    """One excerpt a lane that the finding points at, at most ``LANES``.
+
+    ``unfinished`` are posted ops that have not completed where a run gets stuck.
+    """
     example = finding.counterexample
     stuck = set(example.claim.ops) if isinstance(example.claim, Stuck) else set()
     first_of = {(lane.rank, lane.name): lane.first for lane in program.lanes}
@@ -21,12 +28,17 @@ def excerpts(program: Program, finding: Finding) -> tuple[Excerpt, ...]:
     found = []
     for number, ops in list(pointed.items())[:LANES]:
         held = [op for op in stuck if program.lane_of(op) == number]
-        found.append(_excerpt(program, number, ops, held, bool(stuck)))
+        found.append(_excerpt(program, number, ops, held, bool(stuck), unfinished))
     return tuple(found)
 
 
 def _excerpt(
-    program: Program, number: int, pointed: list[int], held: list[int], deadlock: bool
+    program: Program,
+    number: int,
+    pointed: list[int],
+    held: list[int],
+    deadlock: bool,
+    unfinished: Container[int],
 ) -> Excerpt:
     lane = program.lanes[number]
     centre = held[0] if held else pointed[0]
@@ -37,9 +49,9 @@ def _excerpt(
         if op in held:
             return "stuck"
         if deadlock:
-            if op in pointed and op < centre:
-                return "in flight"
-            return "done" if op < centre or not held else ""
+            if op < centre or not held:
+                return "in flight" if op in unfinished else "done"
+            return ""
         return "here" if op in pointed else ""
 
     return Excerpt(

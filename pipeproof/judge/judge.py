@@ -20,7 +20,7 @@ from pipeproof.program.programs import Program
 from pipeproof.program.schedules import Schedule
 from pipeproof.program.transports import Transport
 from pipeproof.recipes import issuing
-from pipeproof.verdict import CheckResult, Finding, Report, Status
+from pipeproof.verdict import CheckResult, Finding, Report, Status, Verdict
 
 
 class EnginesDisagree(Exception):
@@ -77,7 +77,7 @@ def _judge(file: str, subject: Subject, options: Options) -> Report:
     return Report(
         file=file,
         name=program.name,
-        status=min((c.status for c in checks), default=Status.HOLDS),
+        status=min((c.status for c in checks), default=Status.UNDETERMINED),
         transport=_transport(program),
         sizes={
             "ranks": program.ranks,
@@ -101,7 +101,9 @@ def _budget(program: Program, options: Options) -> dict[int, int]:
 
 
 def _run_checks(subject: Subject, options: Options) -> list[CheckResult]:
-    results = []
+    results: list[CheckResult] = []
+    if not subject.program.ops and subject.program.details.layers is None:
+        return results  # nothing to judge, and nothing that could hold
     for check in CHECKS:
         if not _wants(options, check.name) or not check.applies(subject):
             continue
@@ -123,7 +125,8 @@ def _replayed(subject: Subject, finding: Finding) -> Finding:
         raise EnginesDisagree(
             f"{finding.check} found: {finding.message}. The step-by-step run says: {objection}"
         )
-    return replace(finding, replayed=True, excerpts=excerpts(program, finding))
+    unfinished = subject.unfinished if finding.verdict is Verdict.DEADLOCK else ()
+    return replace(finding, replayed=True, excerpts=excerpts(program, finding, unfinished))
 
 
 def _transport(program: Program) -> Mapping[str, Any]:

@@ -111,7 +111,7 @@ MUSEUM = Path(__file__).parents[2] / "counterexamples"
     ],
 )
 def test_what_is_left_of_them_when_cut_down(case: str, finding: tuple[str, str, int]) -> None:
-    text = (MUSEUM / case / "program.json").read_text()
+    text = (MUSEUM / case / "case.json").read_text()
     assert found(judged(read_program(text, case))) == [finding]
     assert found(judged(read_program(text, case, fixed=True))) == []
 

@@ -93,6 +93,9 @@ def _wait(edges: Waits, run: Run, chain: int, other: int) -> Wait:
 
 def _shortest_cycle(edges: Waits) -> list[int] | None:
     """The shortest cycle; among equals the one through the smallest chains."""
+    for chain in sorted(edges):
+        if chain in edges[chain]:
+            return [chain]  # it waits for what only comes after
     best: list[int] | None = None
     for root in sorted(_on_cycles(edges)):
         # Breadth first from the root back to itself, shorter than the best so far.
