@@ -82,7 +82,7 @@ def _stuck(subject: Subject) -> Finding:
             cyclic=told.cyclic,
         ),
         cause=told.cause,
-        cures=_cures(subject),
+        cures=_cures(subject, cyclic=told.cyclic),
     )
 
 
@@ -96,11 +96,13 @@ def _message(subject: Subject, told: Told, stuck: tuple[int, ...]) -> str:
         each = "for each other" if many > 1 else "for itself"
         return f"{who} {each} under {program.transport.name}: {here}"
     rest = len(stuck) - 1
-    others = f"; {rest} more rank{'s' if rest > 1 else ''} wait with it" if rest > 0 else ""
+    others = ""
+    if rest > 0:
+        others = f"; {rest} more rank{'s wait' if rest > 1 else ' waits'} with it"
     return f"{here} waits for what never comes{others}"
 
 
-def _cures(subject: Subject) -> tuple[str, ...]:
+def _cures(subject: Subject, *, cyclic: bool) -> tuple[str, ...]:
     """What would make it hold, from the rows that were tried."""
     own: Transport = subject.program.transport
     cures: list[str] = []
@@ -109,18 +111,30 @@ def _cures(subject: Subject) -> tuple[str, ...]:
         if row.name == base and row.capacity is not None and row.capacity > (own.capacity or 0):
             slots = "slot" if row.capacity == 1 else "slots"
             cures.append(
-                f"It would hold with {row.capacity} buffer {slots} a channel "
-                f"({base}:{row.capacity}), which {_promise(base)}."
+                f"It would hold with {row.capacity} buffer {slots} a channel, which "
+                f"{_promise(base)}."
             )
     holding = [r.name for r in subject.rows if r.status is Status.HOLDS and r.name != base]
     if "grouped" in holding:
         cures.append("Posting neighbouring sends and receives together (grouped) makes it hold.")
-    elsewhere = [n for n in holding if n not in ("grouped", "blocking")]
+    for name, cure in OTHERWISE.items():
+        if name in holding:
+            cures.append(cure)
+    elsewhere = [n for n in holding if n not in ("grouped", "blocking", *OTHERWISE)]
     if elsewhere:
         cures.append(f"It holds as it is under {spell(elsewhere)}.")
-    if not cures and subject.rows:
+    if not cyclic:
+        cures.append("Give it the counterpart that is missing, or leave it out.")
+    elif not cures and subject.rows:
         cures.append("No buffer, stream or grouping makes it hold: its order has to change.")
     return tuple(cures)
+
+
+OTHERWISE = {
+    "independent groups": "It holds where the members of a batch move on their own.",
+    "background progress": "It holds where posted sends progress in the background.",
+}
+"""Rows that change a program's own semantics, and what to say where they hold."""
 
 
 def _promise(base: str) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from pipeproof.checks.collectives import unequal_calls
 from pipeproof.checks.slots import misreads
 from pipeproof.checks.subject import Subject
-from pipeproof.checks.telling import finding, result
+from pipeproof.checks.telling import count, finding, result
 from pipeproof.program.notation import message_text, op_text
 from pipeproof.program.transports import Match
 from pipeproof.verdict import (
@@ -54,7 +54,7 @@ def check(subject: Subject) -> CheckResult:
         subject,
         NAME,
         found,
-        f"{messages} messages on {channels} channels meet their receives"
+        f"{count(messages, 'message')} on {count(channels, 'channel')} meet their receives"
         + (", in order" if fifo else ", by tag"),
         engine="pairing",
         evidence={

@@ -18,7 +18,7 @@ import numpy as np
 
 from pipeproof.checks.sharding import broken_sharding
 from pipeproof.checks.subject import Subject
-from pipeproof.checks.telling import finding, result
+from pipeproof.checks.telling import count, finding, result
 from pipeproof.program.notation import op_text, payload_name
 from pipeproof.program.ops import LETTER, Kind, is_gradient, stage_and_microbatch
 from pipeproof.program.programs import Program
@@ -41,7 +41,7 @@ def check(subject: Subject) -> CheckResult:
         subject,
         NAME,
         found,
-        f"all {held.obligations} inputs are there when they are needed",
+        f"{count(held.obligations, 'input')}, each there when it is needed",
         evidence={"inputs": held.obligations},
     )
 

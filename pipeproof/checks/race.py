@@ -12,7 +12,7 @@ import numpy as np
 
 from pipeproof.checks.accesses import Access, Storage, conflicts, ends_before
 from pipeproof.checks.subject import Subject
-from pipeproof.checks.telling import finding, result
+from pipeproof.checks.telling import count, finding, result
 from pipeproof.program.notation import op_text, payload_name
 from pipeproof.program.ops import Kind
 from pipeproof.program.programs import Program
@@ -36,7 +36,7 @@ def check(subject: Subject) -> CheckResult:
         subject,
         NAME,
         found,
-        f"{posted} posted operations; nothing they use is touched before they are waited for"
+        f"{count(posted, 'posted operation')}; nothing they use is touched before the wait"
         if posted
         else "nothing is posted without being waited for",
         evidence={"posted": posted, "waits": len(program.waits.op)},
@@ -104,6 +104,8 @@ def _overlaps(subject: Subject) -> Iterator[Finding]:
     late, early, (rank, what, name) = min(bad, key=lambda b: (b[0].op, b[1].op))
     op, other = late.op, early.op
     verb = "frees" if late.frees else "writes" if late.writes else "reads"
+    if program.kind[op] == Kind.STEP:  # it clears the accumulator too, but that is not the point
+        verb = "reads"
     place = name if what == "slot" else f"the {what} {name}"
     if op == other:
         message = f"uses {place} twice at once, and one of its members fills it"

@@ -28,6 +28,11 @@ def spell(items: Iterable[object]) -> str:
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
 
 
+def count(number: int, noun: str) -> str:
+    """``1 message``, ``2 messages``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def moves_to(program: Program, op: int | None) -> tuple[int, ...]:
     """Ops completed on each lane when op's lane, alone, has reached op."""
     if op is None:

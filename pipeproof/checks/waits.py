@@ -47,6 +47,7 @@ class _Teller:
         self.subject = subject
         self.program = subject.program
         self.graph = subject.graph
+        self.batched: set[Event] = set()  # waits for a batch that moves only as a whole
 
     # --- what a chain and a position stand for ---------------------------------
 
@@ -89,8 +90,11 @@ class _Teller:
             turn = joint.index(False)
             waits, joint = waits[turn:] + waits[:turn], joint[turn:] + joint[:turn]
         told: list[Wait] = []
+        first_joint = len(self.graph.length) - len(self.graph.joints)
         for wait, is_joint in zip(waits, joint, strict=True):
             if is_joint and told:
+                if self.graph.joints[wait.at[0] - first_joint].startswith("the whole batch"):
+                    self.batched.add(told[-1].at)
                 told[-1] = Wait(told[-1].at, wait.needs)
             elif not is_joint:
                 told.append(wait)
@@ -131,6 +135,11 @@ class _Teller:
             return f"rank {rank} is in the batch {text}: it needs {self._counterpart(op, wait)}"
         if wait.needs[0] == 0:
             return f"rank {rank} is in {text}, {self._hopeless(op)}"
+        if wait.at in self.batched:
+            return (
+                f"rank {rank} is in {text}, tied to a batch that moves only as a whole: not "
+                f"before {self._counterpart(op, wait)}"
+            )
         return f"rank {rank} is in {text}, which completes when {self._counterpart(op, wait)}"
 
     def _absent(self, op: int, wait: Wait) -> str:
@@ -177,6 +186,11 @@ class _Teller:
 
     def _counterpart(self, op: int, wait: Wait) -> str:
         target = self.op_at(wait.needs)
+        if target is not None and self.program.kind[target] == Kind.WAIT:
+            return (
+                f"rank {self._rank(target)} reaches {op_text(self.program, target)}, the only "
+                "place where its send moves"
+            )
         if wait.needs[0] == 0:
             for row in self.program.rows_of(op):
                 if self.graph.match[row] < 0:
@@ -266,13 +280,26 @@ class _Teller:
 
     def cause(self, why: Blame) -> str:
         """What such a cycle usually comes from."""
+        ops = [op for w in why.waits if (op := self.op_at(w.at)) is not None]
+        kinds = {Kind(int(self.program.kind[op])) for op in ops}
         if not why.cyclic:
+            last = self.op_at(why.waits[-1].at)
+            if last is not None and self.program.kind[last] == Kind.COLL:
+                return (
+                    "A member of the group never makes this call: it skipped a step, or took "
+                    "another branch."
+                )
             return (
                 "One rank sends or receives more than the other: a step, a tensor or a "
                 "whole rank takes another path."
             )
-        ops = [op for w in why.waits if (op := self.op_at(w.at)) is not None]
-        kinds = {Kind(int(self.program.kind[op])) for op in ops}
+        lazy = self.program.transport.isend_progress is Progress.AT_WAIT
+        needed = [self.op_at(w.needs) for w in why.waits]
+        if lazy and any(op is not None and self.program.kind[op] == Kind.WAIT for op in needed):
+            return (
+                "A posted send moves only inside the wait for it, and that stands behind an op "
+                "that needs the send to have moved."
+            )
         if Kind.COLL in kinds and len(kinds) > 1:
             return (
                 "A collective and a message, or another collective, stand in opposite orders "
@@ -283,11 +310,11 @@ class _Teller:
                 "The two ends of a stream queue their operations in different orders, so the "
                 "operations at their heads never meet."
             )
-        if any(
-            op is not None and self.program.kind[op] == Kind.GROUP
-            for op in (self.op_at(w.at) for w in why.waits)
-        ):
-            return "Batches that must start whole wait for each other's members."
+        if Kind.GROUP in kinds or self.batched:
+            return (
+                "Batches wait to be complete, and something that a batch needs stands behind "
+                "something that waits for it."
+            )
         return (
             "Ranks send before they receive, and a send completes only when its receive is posted."
         )

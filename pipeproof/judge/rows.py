@@ -8,7 +8,7 @@ strictest is run first, and what it passes needs no further run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from pipeproof.engines.events.build import build
@@ -18,7 +18,7 @@ from pipeproof.engines.events.turns import turns
 from pipeproof.engines.meetings import all_meet
 from pipeproof.program.programs import Program
 from pipeproof.program.schedules import Schedule
-from pipeproof.program.transports import PRESETS, Transport
+from pipeproof.program.transports import PRESETS, Grouping, Progress, Transport
 from pipeproof.recipes import issuing
 from pipeproof.recipes.regrouping import regrouped
 from pipeproof.verdict import Status, TransportRow
@@ -115,6 +115,9 @@ def program_rows(program: Program, *, holds: bool) -> SideBySide:
     base = own.name.partition(":")[0]
     if not holds and base not in PRESETS:
         found.append(_row(base, _Plan(program), replace(own, capacity=0), False, own))
+        for name, other in _otherwise(own):
+            if _Plan(program).holds(other):
+                found.append(TransportRow(name, Status.HOLDS, 0))
         together = regrouped(program)
         if together is not None:
             plan = _Plan(together)
@@ -122,6 +125,14 @@ def program_rows(program: Program, *, holds: bool) -> SideBySide:
             status = Status.HOLDS if ends else Status.VIOLATED
             found.append(TransportRow("grouped", status, 0 if ends else -1))
     return SideBySide(tuple(found), shown_by)
+
+
+def _otherwise(own: Transport) -> Iterator[tuple[str, Transport]]:
+    """The program's transport with one of its restrictions lifted."""
+    if own.group is Grouping.ATOMIC:
+        yield "independent groups", replace(own, group=Grouping.INDEPENDENT)
+    if own.isend_progress is Progress.AT_WAIT:
+        yield "background progress", replace(own, isend_progress=Progress.ASYNC)
 
 
 def own_capacity(program: Program) -> int | None:

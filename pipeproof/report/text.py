@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pipeproof.program.notation import Place
 from pipeproof.report.grid import grid, legend
 from pipeproof.report.style import WIDTH, Style, beside, cut
-from pipeproof.verdict import CheckResult, Finding, Report, Status
+from pipeproof.verdict import CheckResult, Finding, Report, Status, Verdict
 
 _WORDS = {Status.HOLDS: "holds", Status.VIOLATED: "VIOLATED", Status.UNDETERMINED: "undetermined"}
 
@@ -204,10 +204,12 @@ def _transports(report: Report, style: Style) -> list[str]:
 def _measures(report: Report, style: Style) -> list[str]:
     metrics = report.metrics
     makespan = metrics.get("makespan")
-    if makespan is None:
-        return []
+    stuck = any(f.verdict is Verdict.DEADLOCK for f in report.findings)
+    runs = any(row.status is Status.HOLDS for row in report.transports)
+    if makespan is None or (stuck and not runs):
+        return []  # what never ends takes no time
     bubble = metrics["bubble"]
-    text = f"makespan {_number(makespan)}"
+    text = f"{'where it runs: ' if stuck else ''}makespan {_number(makespan)}"
     if bubble:
         text += (
             f"; bubble {bubble['idle_over_elapsed']:.1%} of elapsed time, "
