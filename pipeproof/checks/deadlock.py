@@ -15,7 +15,7 @@ from pipeproof.checks.waits import Told, tell
 from pipeproof.engines.events.blame import blame
 from pipeproof.engines.events.times import times
 from pipeproof.program.notation import op_text, place
-from pipeproof.program.transports import Transport
+from pipeproof.program.transports import PRESETS, Transport
 from pipeproof.verdict import (
     CheckResult,
     Counterexample,
@@ -111,7 +111,8 @@ def _cures(subject: Subject, *, cyclic: bool) -> tuple[str, ...]:
         if row.name == base and row.capacity is not None and row.capacity > (own.capacity or 0):
             slots = "slot" if row.capacity == 1 else "slots"
             cures.append(
-                f"It would hold with {row.capacity} buffer {slots} a channel, which "
+                f"It would hold with {row.capacity} buffer {slots} a channel"
+                f"{f' ({base}:{row.capacity})' if base in PRESETS else ''}, which "
                 f"{_promise(base)}."
             )
     holding = [r.name for r in subject.rows if r.status is Status.HOLDS and r.name != base]

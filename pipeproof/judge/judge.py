@@ -102,7 +102,8 @@ def _budget(program: Program, options: Options) -> dict[int, int]:
 
 def _run_checks(subject: Subject, options: Options) -> list[CheckResult]:
     results: list[CheckResult] = []
-    if not subject.program.ops and subject.program.details.layers is None:
+    program = subject.program
+    if not program.ops and not program.complete and program.details.layers is None:
         return results  # nothing to judge, and nothing that could hold
     for check in CHECKS:
         if not _wants(options, check.name) or not check.applies(subject):

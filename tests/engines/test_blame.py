@@ -147,8 +147,8 @@ def test_small_programs(tested: Program, transport: Transport) -> None:
 
 
 def test_a_circle_of_two_beside_one_of_three() -> None:
-    three = [[["SEND", "x", (r + 1) % 3], ["RECV", "x", (r - 1) % 3]] for r in range(3)]
-    two = [[["SEND", "x", 7 - r], ["RECV", "x", 7 - r]] for r in (3, 4)]
+    three: list[Ops] = [[["SEND", "x", (r + 1) % 3], ["RECV", "x", (r - 1) % 3]] for r in range(3)]
+    two: list[Ops] = [[["SEND", "x", 7 - r], ["RECV", "x", 7 - r]] for r in (3, 4)]
     told = explained(program(*three, *two), Transport())
     assert told is not None and told.cyclic
     assert [wait.at for wait in told.waits] == [(4, 1), (5, 1)]
@@ -185,7 +185,7 @@ def test_what_never_comes_is_told_from_where_it_is_missed() -> None:
 
 @pytest.mark.parametrize("streams", [Streams.PAIR, Streams.RANK])
 def test_streams_that_queue_in_opposite_orders(streams: Streams) -> None:
-    posted = [
+    posted: list[Ops] = [
         [["ISEND", "x", 1, {"req": "s"}], ["IRECV", "y", 1, {"req": "r"}], ["WAIT", "s", "r"]],
         [["ISEND", "y", 0, {"req": "s"}], ["IRECV", "x", 0, {"req": "r"}], ["WAIT", "s", "r"]],
     ]

@@ -47,7 +47,7 @@ HARMLESS = {
 }
 """Rules whose mutants may be right; those of every other rule never are."""
 
-MOST = 8
+MOST = 6
 """Mutants of one rule and plan: spread evenly where there are more places."""
 
 

@@ -129,6 +129,14 @@ def test_rows_of_random_programs(program: Program, transport: Transport) -> None
             own = transport.on_streams_of(PRESETS[row.name])
         elif row.name == "grouped":
             continue
+        elif row.name == "independent groups":
+            own = replace(transport, group=Grouping.INDEPENDENT)
+            assert row.status is Status.HOLDS and ends(program, own)
+            continue
+        elif row.name == "background progress":
+            own = replace(transport, isend_progress=Progress.ASYNC)
+            assert row.status is Status.HOLDS and ends(program, own)
+            continue
         else:
             own = replace(transport, capacity=0)
         assert (row.status is Status.HOLDS) == ends(program, own)
