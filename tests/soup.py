@@ -18,7 +18,8 @@ def soup(random: Random) -> Program:
     ranks = random.randint(1, 3)
     requests = iter(range(1000))
     transport = random.choice(ALL_TRANSPORTS)
-    hosts: list[Any] = [random.choice((0, ranks - 1, [0, ranks - 1])) for _ in range(2)]
+    stages = random.choice((2, 2, 1))
+    hosts: list[Any] = [random.choice((0, ranks - 1, [0, ranks - 1])) for _ in range(stages)]
     lanes = []
     for _ in range(ranks):
         pending: list[str] = []
@@ -30,7 +31,7 @@ def soup(random: Random) -> Program:
         lanes.append(ops)
     return program(
         *lanes,
-        stages=random.choice((2, 2, 1)),
+        stages=stages,
         microbatches=random.choice((2, 2, 1)),
         placement=random.choice(([], hosts)),
         transport=transport,
