@@ -82,10 +82,11 @@ def _state(program: Program, op: int) -> Iterator[tuple[str, Claim]]:
     slots = {slot for slot, _ in attributes.reads}
     for row in program.rows_of(op):
         traits = program.details.traits.get(row)
+        if traits is None or traits.buf is None or not program.messages.send[row]:
+            continue
         # What a slot holds that the program never filled is not known.
-        if traits is not None and traits.buf is not None and program.messages.send[row]:
-            if at_op(program, op, ()).slots.get(traits.buf) is not None:
-                slots.add(traits.buf)
+        if at_op(program, op, ()).slots.get(traits.buf) is not None:
+            slots.add(traits.buf)
     for slot in slots:
         yield "wrong content", Illegal(op, f"slot {slot}")
     if int(program.kind[op]) in COMPUTE:
