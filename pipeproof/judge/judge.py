@@ -165,7 +165,7 @@ def _metrics(subject: Subject, options: Options) -> Mapping[str, Any]:
         if options.activation_bytes is not None and not allocates:
             metrics["peak_bytes"] = {r: p * options.activation_bytes for r, p in peaks.items()}
     metrics["messages"] = int(program.messages.send.sum())
-    if "deadlock" not in blind and _wants(options, "deadlock"):
+    if "deadlock" not in blind and _wants(options, "deadlock") and not subject.contended:
         base = program.transport.name.partition(":")[0]
         row = next((r for r in subject.rows if r.name == base), None)
         metrics["smallest_safe_capacity"] = (

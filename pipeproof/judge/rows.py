@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from pipeproof.engines.events.build import build
+from pipeproof.engines.events.ordering import Before, contended
 from pipeproof.engines.events.pairing import Pairing, pair
 from pipeproof.engines.events.run import run
 from pipeproof.engines.events.turns import turns
@@ -45,15 +46,27 @@ class _Plan:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.several_lanes = len({lane.rank for lane in program.lanes}) < len(program.lanes)
         self._pairings: dict[object, Pairing] = {}
 
-    def holds(self, transport: Transport) -> bool:
+    def status(self, transport: Transport) -> Status:
+        """Whether the plan ends; undetermined where lanes of a rank take turns in no
+        fixed order, so that no single run decides."""
         pairing = self._pairings.get(transport.match)
         if pairing is None:
             pairing = pair(self.program.messages, transport.match, turns(self.program))
             self._pairings[transport.match] = pairing
         graph = build(self.program, transport, pairing)
-        return run(graph).finished(graph)
+        ran = run(graph)
+        if self.several_lanes:
+            before = Before(graph, ran)
+            if any(contended(self.program, transport.streams, before)):
+                return Status.UNDETERMINED
+        return Status.HOLDS if ran.finished(graph) else Status.VIOLATED
+
+    def holds(self, transport: Transport) -> bool:
+        """Whether the plan surely ends."""
+        return self.status(transport) is Status.HOLDS
 
     def smallest_capacity(self, transport: Transport) -> int | None:
         """The fewest buffer slots at which the plan ends: None if no number helps."""
@@ -93,9 +106,9 @@ def schedule_rows(schedule: Schedule, program: Program, pairing: Pairing) -> Sid
     found, shown_by = _preset_rows(_Plan(program), own)
     for name, recipe in (("blocking", "naive"), ("grouped", "grouped")):
         plan = _Plan(issuing.build(schedule, recipe, rendezvous))
-        holds = plan.holds(rendezvous)
-        found.append(_row(name, plan, rendezvous, holds, own))
-        if holds:
+        status = plan.status(rendezvous)
+        found.append(_row(name, plan, rendezvous, status, own))
+        if status is Status.HOLDS:
             shown_by[name] = name
     return SideBySide(tuple(found), shown_by)
 
@@ -114,16 +127,16 @@ def program_rows(program: Program, *, holds: bool) -> SideBySide:
         found, shown_by = _preset_rows(_Plan(program), own)
     base = own.name.partition(":")[0]
     if not holds and base not in PRESETS:
-        found.append(_row(base, _Plan(program), replace(own, capacity=0), False, own))
+        plan = _Plan(program)
+        rendezvous = replace(own, capacity=0)
+        found.append(_row(base, plan, rendezvous, plan.status(rendezvous), own))
         for name, other in _otherwise(own):
-            if _Plan(program).holds(other):
+            if plan.holds(other):
                 found.append(TransportRow(name, Status.HOLDS, 0))
         together = regrouped(program)
         if together is not None:
-            plan = _Plan(together)
-            ends = plan.holds(own)
-            status = Status.HOLDS if ends else Status.VIOLATED
-            found.append(TransportRow("grouped", status, 0 if ends else -1))
+            status = _Plan(together).status(own)
+            found.append(TransportRow("grouped", status, 0 if status is Status.HOLDS else -1))
     return SideBySide(tuple(found), shown_by)
 
 
@@ -147,19 +160,20 @@ def _preset_rows(plan: _Plan, own: Transport) -> tuple[list[TransportRow], dict[
     stricter: str | None = None  # a stricter preset that holds
     for name, preset in reversed(PRESETS.items()):
         transport = own.on_streams_of(preset)
-        holds = stricter is not None or plan.holds(transport)
-        if holds:
-            stricter = stricter or name
-            shown_by[name] = stricter
-        rows.append(_row(name, plan, transport, holds, own))
+        status = Status.HOLDS if stricter is not None else plan.status(transport)
+        if status is Status.HOLDS:
+            shown_by[name] = stricter or name
+            if not plan.several_lanes:  # lanes may be ordered by a stricter stream alone
+                stricter = shown_by[name]
+        rows.append(_row(name, plan, transport, status, own))
     return rows[::-1], shown_by
 
 
 def _row(
-    name: str, plan: _Plan, transport: Transport, holds: bool, own: Transport
+    name: str, plan: _Plan, transport: Transport, status: Status, own: Transport
 ) -> TransportRow:
-    if holds:
-        return TransportRow(name, Status.HOLDS, 0)
+    if status is not Status.VIOLATED:
+        return TransportRow(name, status, 0 if status is Status.HOLDS else -1)
     required = own.name.partition(":")[0] == name
     if plan.program.ops > SOUGHT_OPS and not required:
         return TransportRow(name, Status.VIOLATED)

@@ -191,6 +191,8 @@ def _transports(report: Report, style: Style) -> list[str]:
     for row in report.transports:
         if row.status is Status.HOLDS:
             text = "yes"
+        elif row.status is Status.UNDETERMINED:
+            text = "undetermined: lanes of a rank take turns in no fixed order"
         elif row.capacity is None:
             text = "no, with any number of buffer slots"
         elif row.capacity == -1:

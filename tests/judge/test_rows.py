@@ -29,7 +29,10 @@ from pipeproof.program.transports import PRESETS, Grouping, Match, Progress, Tra
 from pipeproof.recipes import issuing
 from pipeproof.replay.model import Model
 from pipeproof.verdict import Status
+from tests.engines.test_lanes import synchronised
+from tests.exhaustive import explore
 from tests.programs import ALL_TRANSPORTS, programs, transports
+from tests.programs import program as lanes_of
 from tests.schedules import random_plan
 from tests.sequential import write, wrongs_of
 from tests.torch_files import COMMS, COMPUTE_ONLY, INDEX, schedule
@@ -169,6 +172,52 @@ def test_a_verdict_under_a_preset_is_that_of_the_model(
     if not outcome.stuck:
         crossed = any("cross" in f.message for f in report.findings)
         assert ("matching" in words) == (crossed or bool(outcome.unmatched))
+
+
+# --- several lanes -------------------------------------------------------------
+
+# Two lanes of rank 0 talk to rank 1. On one stream whoever comes first blocks the other.
+TWO_LANES = lanes_of(
+    {
+        "out": [["ISEND", "x", 1, {"req": "s"}], ["WAIT", "s"]],
+        "in": [["IRECV", "y", 1, {"req": "r"}], ["WAIT", "r"]],
+    },
+    [
+        ["IRECV", "x", 0, {"req": "r"}],
+        ["WAIT", "r"],
+        ["ISEND", "y", 0, {"req": "s"}],
+        ["WAIT", "s"],
+    ],
+)
+
+
+def test_lanes_that_share_a_stream_by_chance() -> None:
+    assert {row.name: row.status for row in program_rows(TWO_LANES, holds=True).rows} == {
+        "gloo": Status.HOLDS,
+        "nccl-directed": Status.HOLDS,
+        "nccl": Status.UNDETERMINED,
+        "nccl-eager": Status.UNDETERMINED,
+    }
+    for name, preset in PRESETS.items():
+        safe = not any(outcome.stuck for outcome in explore(TWO_LANES, preset).outcomes)
+        assert safe == (name in ("gloo", "nccl-directed"))
+        report = judge_program("lanes", replace(TWO_LANES, transport=preset), Options())
+        assert report.status is (Status.HOLDS if safe else Status.VIOLATED)
+        assert [f.check for f in report.findings] == ([] if safe else ["race"])
+        assert safe == ("smallest_safe_capacity" in report.metrics)
+
+
+@settings(max_examples=60)
+@given(synchronised(), transports())
+def test_rows_of_programs_with_lanes(tested: Program, transport: Transport) -> None:
+    tested = replace(tested, transport=transport)
+    for row in program_rows(tested, holds=True).rows:
+        explored = explore(tested, transport.on_streams_of(PRESETS[row.name]), limit=3000)
+        stuck = [bool(outcome.stuck) for outcome in explored.outcomes]
+        if row.status is Status.HOLDS:
+            assert not any(stuck)
+        elif row.status is Status.VIOLATED and not explored.truncated:
+            assert any(stuck)
 
 
 # --- the strictest reading -----------------------------------------------------
