@@ -4,7 +4,9 @@ Let every send and receive block where it is listed, and complete only together
 with its other end. An order of events that is legal then is legal whatever the
 recipe and the transport: grouping, posting, streams and slots only let events
 happen earlier. So a plan that gets through its meetings gets through under all
-of them, and one pass over its messages says whether it does.
+of them, and one pass over its messages says whether it does. Two restrictions
+are not weaker than a meeting, and programs with them are not judged this way:
+groups that move only as a whole, and sends that move only inside their wait.
 """
 
 from __future__ import annotations
