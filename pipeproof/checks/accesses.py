@@ -38,8 +38,7 @@ class Access:
 def accesses(program: Program) -> dict[Storage, list[Access]]:
     """All accesses to every storage that more than one op uses."""
     details = program.details
-    several = len({lane.rank for lane in program.lanes}) < len(program.lanes)
-    if not (details.traits or details.attributes or several):
+    if not (details.traits or details.attributes or program.several_lanes):
         return {}
     collector = _Collector(program)
     found: dict[Storage, list[Access]] = {}
@@ -107,8 +106,7 @@ def _both_happen(subject: Subject, one: Access, other: Access) -> bool:
 class _Collector:
     def __init__(self, program: Program) -> None:
         self.program = program
-        waits = program.waits
-        self.waiter = dict(zip(waits.request.tolist()[::-1], waits.op.tolist()[::-1], strict=True))
+        self.waiter = program.waiters()
 
     def _until(self, op: int) -> int | None:
         request = int(self.program.request[op])
@@ -162,7 +160,7 @@ class _Collector:
         """Steps write the weights that computes of their stage read. On one lane
         that is a matter of versions; across lanes nothing may leave it open."""
         program = self.program
-        if len({lane.rank for lane in program.lanes}) == len(program.lanes):
+        if not program.several_lanes:
             return
         attributes = program.details.attributes
         for op in np.flatnonzero(program.kind == Kind.STEP).tolist():

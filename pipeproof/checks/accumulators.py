@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from pipeproof.checks.apart import Use, waiters
+from pipeproof.checks.apart import Use
 from pipeproof.checks.linear import Form, add, normal, scaled
 from pipeproof.checks.rounds import Event, rounds
 from pipeproof.program.notation import op_text
@@ -103,7 +103,7 @@ def touches(program: Program, op: int, storage: Mapping[str, str]) -> list[str]:
 def accumulator_uses(program: Program) -> Iterator[Use]:
     """What reads and changes accumulators."""
     storage = storages(program.details.alias)
-    waiter = waiters(program)
+    waiter = program.waiters()
     for op, attributes in program.details.attributes.items():
         for name in touches(program, op, storage):
             looks = program.kind[op] == Kind.REPORT and "grad" not in attributes.more

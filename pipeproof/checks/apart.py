@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import NamedTuple
 
+from pipeproof.checks.accesses import Access, apart
 from pipeproof.checks.subject import Subject
-from pipeproof.engines.events.ordering import end_of, start_of
 from pipeproof.program.notation import op_text
 from pipeproof.program.ops import Kind
 from pipeproof.program.programs import Program
@@ -28,17 +28,10 @@ class Use(NamedTuple):
     until: int | None
     writes: bool
 
-
-def has_lanes(subject: Subject) -> bool:
-    """Whether some rank has several lanes."""
-    lanes = subject.program.lanes
-    return len({lane.rank for lane in lanes}) < len(lanes)
-
-
-def waiters(program: Program) -> dict[int, int]:
-    """For each request the first op that waits for it."""
-    waits = program.waits
-    return dict(zip(waits.request.tolist()[::-1], waits.op.tolist()[::-1], strict=True))
+    @property
+    def access(self) -> Access:
+        """The use as an access to whatever storage it names."""
+        return Access(self.op, self.writes, self.until)
 
 
 def forward_uses(program: Program) -> Iterator[Use]:
@@ -54,7 +47,7 @@ def forward_uses(program: Program) -> Iterator[Use]:
 def left_to_chance(subject: Subject, uses: Iterable[Use]) -> str | None:
     """Why what the storages hold is open, if it is."""
     program = subject.program
-    if not has_lanes(subject):
+    if not program.several_lanes:
         return None
     if subject.contended:
         one, other = (op_text(program, op) for op in subject.contended[0])
@@ -75,12 +68,4 @@ def _ordered(subject: Subject, one: Use, other: Use) -> bool:
     program = subject.program
     if program.lane_of(one.op) == program.lane_of(other.op):
         return True  # in flight or not: a matter of one lane
-
-    def ends_before(first: Use, second: Use) -> bool:
-        if first.until is None:
-            return False
-        if program.lane_of(first.until) == program.lane_of(second.op):
-            return first.until <= second.op
-        return subject.before(end_of(program, first.until), start_of(program, second.op))
-
-    return ends_before(one, other) or ends_before(other, one)
+    return apart(subject, one.access, other.access)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from pipeproof.checks.accumulators import Reading, Unknown, accumulator_uses, readings
-from pipeproof.checks.apart import forward_uses, has_lanes, left_to_chance
+from pipeproof.checks.apart import forward_uses, left_to_chance
 from pipeproof.checks.blame import blamed
 from pipeproof.checks.linear import Difference, compared, difference, times
 from pipeproof.checks.replicas import Replicas, diverged, replicas
@@ -44,7 +44,7 @@ def applies(subject: Subject) -> bool:
     if details.want or details.replicas or details.want_effects:
         return True
     order: Iterable[int] = range(subject.program.ops)
-    if has_lanes(subject):
+    if subject.program.several_lanes:
         # The order of events is not asked for: with choice there is no single one.
         order = sorted(_random_states(subject), key=lambda op: int(subject.program.kind[op]))
     return bool(_recomputes(subject, order))
@@ -63,7 +63,7 @@ def check(subject: Subject) -> CheckResult:
     if chance is None:
         copies = replicas(program, read, sequence, ended)
     order: Iterable[int] = range(program.ops)
-    if has_lanes(subject):
+    if subject.program.several_lanes:
         order = [op for op, completed in subject.sequence if completed]
     recomputes = _recomputes(subject, order)
     unordered = left_to_chance(subject, forward_uses(program)) if recomputes else None

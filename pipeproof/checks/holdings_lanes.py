@@ -39,8 +39,7 @@ class _Needs:
         self.kind = program.kind.tolist()
         self.stage, self.microbatch = program.stage.tolist(), program.microbatch.tolist()
         self.rank = [program.rank_of(op) for op in range(program.ops)]
-        waits = program.waits
-        self.waiter = dict(zip(waits.request.tolist()[::-1], waits.op.tolist()[::-1], strict=True))
+        self.waiter = program.waiters()
         self.providers: dict[tuple[int, int], list[int]] = {}  # (rank, payload) -> ops
         self.posted: dict[tuple[int, int], list[int]] = {}
         self.computes: dict[tuple[int, int, int, int], list[int]] = {}

@@ -202,15 +202,9 @@ def _unwaited(subject: Subject) -> bool:
 def _received(subject: Subject) -> Bools:
     """For each message row, whether its message arrives: at the end of a run its
     receive has started, and all that it needs has happened."""
-    messages, graph = subject.program.messages, subject.graph
-    done = np.array(subject.run.progress, np.int64)
-    op = messages.op
-    arrived = done[graph.chain[op]] > graph.position[op]
-    row, chain, position = graph.needs
-    arrived[row[done[chain] <= position]] = False
-    match = subject.pairing.match
-    receive = np.where(messages.send, match, np.arange(len(op)))
-    return arrived[receive] & (match >= 0)
+    messages, match = subject.program.messages, subject.pairing.match
+    receive = np.where(messages.send, match, np.arange(len(match)))
+    return subject.arrived[receive] & (match >= 0)
 
 
 def _misread(subject: Subject) -> Iterator[Finding]:

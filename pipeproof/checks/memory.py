@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pipeproof.checks.memory_lanes import lane_leaks, over_budget, rank_peaks
+from pipeproof.checks.memory_lanes import lane_leaks, over_budget
 from pipeproof.checks.subject import Subject
 from pipeproof.checks.telling import finding, result
-from pipeproof.checks.usage import Usage, memory_events
+from pipeproof.checks.usage import Usage, memory_events, unit_of
 from pipeproof.program.notation import op_text
 from pipeproof.program.ops import Kind
 from pipeproof.verdict import (
@@ -34,7 +34,7 @@ TITLE = "no rank holds more than its budget, and nothing is left over"
 def check(subject: Subject) -> CheckResult:
     """Compare every rank's peak with its budget; look for what is left over."""
     program = subject.program
-    if subject.several_lanes:
+    if program.several_lanes:
         return _check_lanes(subject)
     used = subject.usage
     found = [
@@ -67,11 +67,9 @@ def check(subject: Subject) -> CheckResult:
 def _check_lanes(subject: Subject) -> CheckResult:
     """The same where ranks have several lanes: over every legal timing of them."""
     program, budget = subject.program, _budget(subject)
-    allocates = any(a.alloc for a in program.details.attributes.values())
-    unit = "units" if allocates else "live activations"
-    peaks = rank_peaks(subject)
+    unit, peaks = unit_of(program), subject.peaks
     found = [
-        *over_budget(subject, NAME, peaks, budget, unit),
+        *over_budget(subject, NAME, budget),
         *lane_leaks(subject, NAME),
         *_stays_gathered(subject),
     ]
@@ -135,7 +133,7 @@ def _over_budget(subject: Subject, used: Usage) -> Iterator[Finding]:
         op,
         Exceeds(op, int(used.held[op]), limit),
         cause="Too many forwards run ahead of their backwards, or a buffer is freed late."
-        if not used.allocates
+        if not program.allocates
         else "What is no longer needed is held until a later wait or the end of the step.",
         cures=(f"The tightest budget that holds on rank {rank} is {used.peak[number]}.",),
         count=len(over),

@@ -3,96 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from pipeproof.checks.closure import Change, Closure, closure
 from pipeproof.checks.subject import Subject
 from pipeproof.checks.telling import finding
-from pipeproof.engines.events.ordering import end_of, start_of
+from pipeproof.checks.usage import unit_of
 from pipeproof.program.notation import op_text
-from pipeproof.program.ops import Kind
-from pipeproof.program.programs import Program
 from pipeproof.verdict import Finding, Illegal, PilesUp, Remains, Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class RankPeak:
-    """The most that a rank holds, the cut that shows it, and at which ops its lanes
-    stand then: ``held`` ops have begun or are about to, and none has ended."""
-
-    rank: int
-    closure: Closure
-    held: tuple[int, ...]
-
-
-def rank_peaks(subject: Subject) -> list[RankPeak]:
-    """The peak of every rank."""
-    program = subject.program
-    peaks = []
-    for rank in range(program.ranks):
-        changes = list(_changes(program, rank))
-        found = closure(changes, subject.before)
-        forced = {c.op for c in found.chosen if c.units < 0}
-        # Each lane may run up to the first op whose end would free something that
-        # need not have been freed yet.
-        first: dict[int, int] = {}
-        for change in sorted(changes, key=lambda c: c.event):
-            if change.units < 0 and change.op not in forced:
-                first.setdefault(change.event[0], _op_at(program, change))
-        peaks.append(RankPeak(rank, found, tuple(sorted(first.values()))))
-    return peaks
-
-
-def _op_at(program: Program, change: Change) -> int:
-    chain, position = change.event
-    return program.lanes[chain - 1].first + position // 2
-
-
-def _changes(program: Program, rank: int) -> Iterator[Change]:
-    """What the rank's ops allocate at their start and free at their end, or at the
-    end of whoever waits for them."""
-    attributes = program.details.attributes
-    mine = [
-        op for lane in program.lanes if lane.rank == rank for op in range(lane.first, lane.stop)
-    ]
-    if any(a.alloc for a in attributes.values()):
-        waits = program.waits
-        waiter = dict(zip(waits.request.tolist()[::-1], waits.op.tolist()[::-1], strict=True))
-        units = {n: u for op in mine if op in attributes for n, u in attributes[op].alloc}
-        for op in mine:
-            a = attributes.get(op)
-            if a is None:
-                continue
-            for _, size in a.alloc:
-                yield Change(op, start_of(program, op), size)
-            request = int(program.request[op])
-            ender = op if request < 0 else waiter.get(request)
-            for name in a.free:
-                if ender is not None and name in units:
-                    yield Change(op, end_of(program, ender), -units[name])
-        return
-    whole = {
-        (int(program.stage[op]), int(program.microbatch[op]))
-        for op in mine
-        if program.kind[op] == Kind.B
-    }
-    for op in mine:
-        kind = program.kind[op]
-        cell = (int(program.stage[op]), int(program.microbatch[op]))
-        if kind == Kind.F:
-            yield Change(op, start_of(program, op), 1)
-            if program.forward_only:
-                yield Change(op, end_of(program, op), -1)
-        elif kind == Kind.B or (kind == Kind.W and cell not in whole):
-            yield Change(op, end_of(program, op), -1)
-
-
-def over_budget(
-    subject: Subject, check: str, peaks: list[RankPeak], budget: dict[int, int], unit: str
-) -> Iterator[Finding]:
+def over_budget(subject: Subject, check: str, budget: dict[int, int]) -> Iterator[Finding]:
     """Ranks whose peak exceeds their budget, in one finding."""
     program = subject.program
-    over = [p for p in peaks if p.closure.peak > budget.get(p.rank, p.closure.peak)]
+    over = [p for p in subject.peaks if p.closure.peak > budget.get(p.rank, p.closure.peak)]
     if not over:
         return
     first = over[0]
@@ -102,8 +24,9 @@ def over_budget(
         subject,
         check,
         Verdict.MEMORY,
-        f"rank {first.rank} can hold {peak} {unit}, over its budget of {limit}: nothing frees "
-        f"any of it before {op_text(program, takes[-1])}, when its lanes run as they may",
+        f"rank {first.rank} can hold {peak} {unit_of(program)}, over its budget of "
+        f"{limit}: nothing frees any of it before {op_text(program, takes[-1])}, "
+        "when its lanes run as they may",
         takes[-1],
         PilesUp(first.rank, first.held, peak, limit),
         cause="A lane runs ahead of the one that frees: no signal holds it back.",

@@ -10,6 +10,7 @@ import numpy as np
 
 from pipeproof.checks.holdings import Holdings, holdings
 from pipeproof.checks.holdings_lanes import lane_needs
+from pipeproof.checks.peaks import RankPeak, rank_peaks
 from pipeproof.checks.usage import Usage, usage
 from pipeproof.engines.events.build import build
 from pipeproof.engines.events.graph import EventGraph
@@ -17,11 +18,12 @@ from pipeproof.engines.events.ordering import Before, contended, sequence
 from pipeproof.engines.events.pairing import Pairing, pair
 from pipeproof.engines.events.run import Run, run
 from pipeproof.engines.events.turns import turns
+from pipeproof.program.lanes import rank_of_ops
 from pipeproof.program.programs import Program
 from pipeproof.verdict import TransportRow
 
 if TYPE_CHECKING:
-    from pipeproof.program.programs import Ints
+    from pipeproof.program.programs import Bools, Ints
 
 
 @dataclass
@@ -29,28 +31,21 @@ class Subject:
     """A program under its own transport; expensive parts are computed once.
 
     ``budget`` adds to the program's own: units a rank. ``rows`` are the plan's
-    verdicts under other transports, where they were asked for. ``finished_run``
-    is a run under stricter rules that reached the end, where one is known: its
-    order of events is legal here too, so no further run is needed.
+    verdicts under other transports, where they were asked for. ``implied_by``
+    names the row whose run reached the end under rules at least as strict, where
+    one is known: its order of events is legal here too, so no further run is
+    needed.
     """
 
     program: Program
     budget: dict[int, int] = field(default_factory=dict)
-    activation_bytes: int | None = None
     rows: tuple[TransportRow, ...] = ()
     implied_by: str | None = None
-
-    @property
-    def several_lanes(self) -> bool:
-        """Whether some rank has more than one lane."""
-        return len({lane.rank for lane in self.program.lanes}) < len(self.program.lanes)
 
     @cached_property
     def rank(self) -> Ints:
         """The rank of each op."""
-        lanes = self.program.lanes
-        ranks = np.array([lane.rank for lane in lanes], np.int32)
-        return np.repeat(ranks, [lane.stop - lane.first for lane in lanes])
+        return rank_of_ops(self.program)
 
     @cached_property
     def pairing(self) -> Pairing:
@@ -83,25 +78,38 @@ class Subject:
         """Pairs of ops of different lanes whose turn on a channel, in a group or on
         a stream is left to chance. Where there are any, what meets what is not
         fixed, and no single run decides."""
-        if not self.several_lanes:
+        if not self.program.several_lanes:
             return ()
         streams = self.program.transport.streams
         return tuple(contended(self.program, streams, self.before))
 
     @cached_property
+    def arrived(self) -> Bools:
+        """For each message row, whether it is done when the run ends: it has started,
+        and all that it needs has happened."""
+        graph, op = self.graph, self.program.messages.op
+        done = np.array(self.run.progress, np.int64)
+        arrived: Bools = done[graph.chain[op]] > graph.position[op]
+        row, chain, position = graph.needs
+        arrived[row[done[chain] <= position]] = False
+        return arrived
+
+    @cached_property
     def unfinished(self) -> frozenset[int]:
-        """Posted ops that have started on their lane and not completed when the run
-        ends: their turn has not come, or their messages have not all arrived."""
+        """Posted ops that have not completed when the run ends: their turn has not
+        come, or their messages have not all arrived."""
         graph, program = self.graph, self.program
         done = np.array(self.run.progress, np.int64)
-        begun = done[graph.chain] > graph.position
-        lacking = np.zeros(program.ops, np.bool_)
-        row, chain, position = graph.needs
-        lacking[program.messages.op[row[done[chain] <= position]]] = True
+        lacking = done[graph.chain] <= graph.position
+        lacking[program.messages.op[~self.arrived]] = True
         op, chain, position = graph.calls
         lacking[op[done[chain] <= position]] = True
-        posted = program.request >= 0
-        return frozenset(np.flatnonzero(posted & (lacking | ~begun)).tolist())
+        return frozenset(np.flatnonzero((program.request >= 0) & lacking).tolist())
+
+    @cached_property
+    def peaks(self) -> list[RankPeak]:
+        """The most that each rank can hold, over every legal timing of its lanes."""
+        return rank_peaks(self.program, self.before)
 
     @cached_property
     def runs_to_end(self) -> bool:
@@ -116,7 +124,7 @@ class Subject:
     @cached_property
     def holdings(self) -> Holdings:
         """Which op has its inputs, and which uses them too early."""
-        if not self.several_lanes:
+        if not self.program.several_lanes:
             return holdings(self.program, self.rank)
         found = lane_needs(self.program, self.before)
         return Holdings(

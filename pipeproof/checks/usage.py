@@ -32,13 +32,12 @@ class Usage:
     held: Longs
     peak: tuple[int, ...]
     peak_op: tuple[int, ...]
-    unit: str  # "live activations" or "units"
-    allocates: bool
+    unit: str
 
 
 def usage(program: Program, rank: Ints) -> Usage:
     """What each rank holds over time."""
-    before, after, allocates = _changes(program, rank)
+    before, after = _changes(program, rank)
     total = np.cumsum(before - np.concatenate(([0], after[:-1])))
     held = np.empty(program.ops, np.int64)
     peaks, ops = [], []
@@ -52,16 +51,17 @@ def usage(program: Program, rank: Ints) -> Usage:
         at = int(held[lane.first : lane.stop].argmax()) + lane.first
         peaks.append(max(0, int(held[at])))
         ops.append(at)
-    unit = "units" if allocates else "live activations"
-    return Usage(held, tuple(peaks), tuple(ops), unit, allocates)
+    return Usage(held, tuple(peaks), tuple(ops), unit_of(program))
 
 
-def _changes(program: Program, rank: Ints) -> tuple[Longs, Longs, bool]:
-    """What each op takes before it runs, what it gives back after, and whether
-    the program says so itself."""
-    if any(a.alloc for a in program.details.attributes.values()):
-        return *_allocated(program, rank), True
-    return *_activations(program, rank), False
+def unit_of(program: Program) -> str:
+    """What the figures count."""
+    return "units" if program.allocates else "live activations"
+
+
+def _changes(program: Program, rank: Ints) -> tuple[Longs, Longs]:
+    """What each op takes before it runs, and what it gives back after."""
+    return _allocated(program, rank) if program.allocates else _activations(program, rank)
 
 
 def _allocated(program: Program, rank: Ints) -> tuple[Longs, Longs]:

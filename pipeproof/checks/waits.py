@@ -161,18 +161,24 @@ class _Teller:
         for poster in posters:
             if poster == target:
                 return f"its own {op_text(self.program, poster)}"
-            rows = self.program.rows_of(poster)
-            if any(
-                self.graph.match[r] >= 0
-                and int(self.program.messages.op[self.graph.match[r]]) == target
-                for r in rows
-            ):
-                verb = "the matching" if target is not None else ""
+            if target is not None and target in self._met_by(poster):
                 return (
-                    f"its {op_text(self.program, poster)}, which needs {verb} "
-                    f"{self._named(target) if target is not None else ''}"
+                    f"its {op_text(self.program, poster)}, which needs the matching "
+                    f"{self._named(target)}"
                 )
-        return spell_posters(self, posters)
+        return self._spelled(posters)
+
+    def _met_by(self, op: int) -> set[int]:
+        """The ops that post the other ends of op's messages."""
+        rows = (int(self.graph.match[r]) for r in self.program.rows_of(op))
+        return {int(self.program.messages.op[row]) for row in rows if row >= 0}
+
+    def _spelled(self, posters: list[int]) -> str:
+        """The operations waited for: a few by name, more by their number."""
+        names = [op_text(self.program, p) for p in posters]
+        if len(names) <= 2:
+            return " and ".join(names) or "its requests"
+        return f"{names[0]} and {len(names) - 1} more"
 
     def _posters(self, op: int) -> list[int]:
         wanted = set(self.program.requests_of(op))
@@ -201,12 +207,7 @@ class _Teller:
         if target is None:
             return self.graph.joints[wait.needs[0] - len(self.graph.length)] + " to be there"
         capacity = self.program.transport.capacity
-        met = {
-            int(self.program.messages.op[self.graph.match[r]])
-            for r in self.program.rows_of(op)
-            if self.graph.match[r] >= 0
-        }
-        if capacity and target not in met:
+        if capacity and target not in self._met_by(op):
             return (
                 f"one of its {capacity} buffer slot(s) is free, once rank {self._rank(target)} "
                 f"posts {op_text(self.program, target)}"
@@ -318,11 +319,3 @@ class _Teller:
         return (
             "Ranks send before they receive, and a send completes only when its receive is posted."
         )
-
-
-def spell_posters(teller: _Teller, posters: list[int]) -> str:
-    """Name the operations waited for: a few, or their number."""
-    names = [op_text(teller.program, p) for p in posters]
-    if len(names) <= 2:
-        return " and ".join(names) or "its requests"
-    return f"{names[0]} and {len(names) - 1} more"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeproof.checks.apart import Use, waiters
+from pipeproof.checks.apart import Use
 from pipeproof.checks.rounds import Event, rounds
 from pipeproof.program.ops import Kind
 from pipeproof.program.programs import Attributes, Program
@@ -146,7 +146,7 @@ def history(program: Program, sequence: Sequence[Event]) -> History:
 def weight_uses(program: Program) -> Iterator[Use]:
     """What reads and changes weights."""
     attributes = program.details.attributes
-    waiter = waiters(program)
+    waiter = program.waiters()
     for op in np.flatnonzero(program.kind <= Kind.R).tolist():
         yield Use(f"w{program.stage[op]}", op, op, writes=False)
     for op, own in attributes.items():

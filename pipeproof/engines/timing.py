@@ -15,11 +15,12 @@ import numpy as np
 
 from pipeproof.program.costs import Costs
 from pipeproof.program.keys import dense
+from pipeproof.program.lanes import rank_of_ops
 from pipeproof.program.ops import Kind
 from pipeproof.program.programs import Program
 
 if TYPE_CHECKING:
-    from pipeproof.program.programs import Ints, Longs
+    from pipeproof.program.programs import Longs
 
 Number = int | float
 
@@ -129,13 +130,8 @@ def _producers(program: Program, computes: Longs) -> tuple[Longs, Longs]:
     makers = np.flatnonzero(takes)[::-1]
     maker[made[makers]] = makers
     producer = np.where(takes, maker[needed], -1)
-    rank = _rank_of(program)[computes]
+    rank = rank_of_ops(program)[computes]
     return producer, (producer >= 0) & (rank[producer] != rank)
-
-
-def _rank_of(program: Program) -> Ints:
-    ranks = np.array([lane.rank for lane in program.lanes], np.int32)
-    return np.repeat(ranks, [lane.stop - lane.first for lane in program.lanes])
 
 
 def _offsets(setter: list[int], late: list[Number], bounds: list[int]) -> list[Number] | None:

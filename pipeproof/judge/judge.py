@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pipeproof.checks.memory_lanes import rank_peaks
 from pipeproof.checks.subject import Subject
 from pipeproof.checks.table import CHECKS
 from pipeproof.checks.telling import undetermined
+from pipeproof.checks.usage import unit_of
 from pipeproof.engines.timing import timing
 from pipeproof.judge.excerpt import excerpts
 from pipeproof.judge.options import Options
@@ -52,7 +52,6 @@ def _subject(program: Program, options: Options) -> Subject:
     return Subject(
         program,
         budget=_budget(program, options),
-        activation_bytes=options.activation_bytes,
     )
 
 
@@ -154,23 +153,25 @@ def _metrics(subject: Subject, options: Options) -> Mapping[str, Any]:
             metrics["bubble"] = measured.bubble
             metrics["idle"] = {str(r): t for r, t in enumerate(measured.idle)}
     if "memory" not in blind:
-        if subject.several_lanes:
-            peaks = {str(p.rank): p.closure.peak for p in rank_peaks(subject)}
+        if program.several_lanes:
+            peaks = {str(p.rank): p.closure.peak for p in subject.peaks}
         else:
             lanes = zip(program.lanes, subject.usage.peak, strict=True)
             peaks = {str(lane.rank): peak for lane, peak in lanes}
-        allocates = any(a.alloc for a in program.details.attributes.values())
         metrics["peak_memory"] = peaks
-        metrics["memory_unit"] = "units" if allocates else "live activations"
-        if options.activation_bytes is not None and not allocates:
+        metrics["memory_unit"] = unit_of(program)
+        if options.activation_bytes is not None and not program.allocates:
             metrics["peak_bytes"] = {r: p * options.activation_bytes for r, p in peaks.items()}
     metrics["messages"] = int(program.messages.send.sum())
     if "deadlock" not in blind and _wants(options, "deadlock") and not subject.contended:
         base = program.transport.name.partition(":")[0]
         row = next((r for r in subject.rows if r.name == base), None)
-        metrics["smallest_safe_capacity"] = (
-            row.capacity if row is not None else own_capacity(program)
-        )
+        if row is not None:
+            metrics["smallest_safe_capacity"] = row.capacity
+        elif program.transport.capacity == 0 and subject.runs_to_end:
+            metrics["smallest_safe_capacity"] = 0  # as has been run already
+        else:
+            metrics["smallest_safe_capacity"] = own_capacity(program)
     return metrics
 
 

@@ -46,7 +46,6 @@ class _Plan:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.several_lanes = len({lane.rank for lane in program.lanes}) < len(program.lanes)
         self._pairings: dict[object, Pairing] = {}
 
     def status(self, transport: Transport) -> Status:
@@ -58,7 +57,7 @@ class _Plan:
             self._pairings[transport.match] = pairing
         graph = build(self.program, transport, pairing)
         ran = run(graph)
-        if self.several_lanes:
+        if self.program.several_lanes:
             before = Before(graph, ran)
             if any(contended(self.program, transport.streams, before)):
                 return Status.UNDETERMINED
@@ -163,7 +162,7 @@ def _preset_rows(plan: _Plan, own: Transport) -> tuple[list[TransportRow], dict[
         status = Status.HOLDS if stricter is not None else plan.status(transport)
         if status is Status.HOLDS:
             shown_by[name] = stricter or name
-            if not plan.several_lanes:  # lanes may be ordered by a stricter stream alone
+            if not plan.program.several_lanes:  # lanes may be ordered by a stricter stream alone
                 stricter = shown_by[name]
         rows.append(_row(name, plan, transport, status, own))
     return rows[::-1], shown_by

@@ -195,6 +195,21 @@ class Program:
         """Number of ops."""
         return len(self.kind)
 
+    @property
+    def several_lanes(self) -> bool:
+        """Whether some rank has more than one lane."""
+        return len({lane.rank for lane in self.lanes}) < len(self.lanes)
+
+    @property
+    def allocates(self) -> bool:
+        """Whether the program says what it allocates; otherwise activations are counted."""
+        return any(a.alloc for a in self.details.attributes.values())
+
+    def waiters(self) -> dict[int, int]:
+        """For each request that is waited for, the first op that does."""
+        requests, ops = self.waits.request.tolist(), self.waits.op.tolist()
+        return dict(zip(reversed(requests), reversed(ops), strict=True))
+
     def lane_of(self, op: int) -> int:
         """Number of the lane that op stands on."""
         low, high = 0, len(self.lanes) - 1

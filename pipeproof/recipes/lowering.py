@@ -261,7 +261,7 @@ class _Router:
         backward = a.kind in BACKWARDS
         stage = a.stage + (-1 if backward else 1)
         key = (backward, stage, a.microbatch)
-        if key in self.received and key in self.early:
+        if key in self.early:
             self.early.discard(key)  # already put before its op
             return
         self.received.add(key)

@@ -38,11 +38,6 @@ def compute_of(program: Program, op: int) -> Compute:
     return Compute(int(program.kind[op]), int(program.stage[op]), int(program.microbatch[op]))
 
 
-def allocates(program: Program) -> bool:
-    """Whether the program says what it allocates; otherwise activations are counted."""
-    return any(attributes.alloc for attributes in program.details.attributes.values())
-
-
 class Ledger:
     """What one rank has. An op is first *reached*, then *passed*.
 
@@ -62,7 +57,7 @@ class Ledger:
         self.ran: set[Compute] = set()
         self.pending: dict[int, int] = {}  # request -> the op that posted it
         self.live: dict[str, int] = {}  # allocation -> units
-        self._allocates = allocates(program)
+        self._allocates = program.allocates
         self._held = 0  # the sum of all that is live
         self.most = 0  # units held, at most, while the op that was reached runs
         self.activations: set[tuple[int, int]] = set()  # (stage, microbatch)
@@ -244,7 +239,7 @@ def units_of(program: Program, completed: set[int], begun: set[int]) -> int:
 
     A posted op frees when an op that waits for it has completed.
     """
-    if not allocates(program):
+    if not program.allocates:
         cell = {op: (int(program.stage[op]), int(program.microbatch[op])) for op in begun}
         there = {cell[op] for op in begun if program.kind[op] == Kind.F}
         last = (Kind.F,) if program.forward_only else (Kind.B, Kind.W)

@@ -256,7 +256,7 @@ class _Watched(Model):
 
 def _in_order(program: Program, transport: Transport) -> Iterable[int]:
     """All ops in the order in which their ranks get to them; what never happens, last."""
-    if len({lane.rank for lane in program.lanes}) == len(program.lanes):
+    if not program.several_lanes:
         return range(program.ops)
     model = _Watched(program, transport)
     model.run()

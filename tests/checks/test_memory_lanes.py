@@ -7,7 +7,6 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pipeproof.checks.memory_lanes import rank_peaks
 from pipeproof.checks.subject import Subject
 from pipeproof.judge.judge import judge_program
 from pipeproof.judge.options import Options
@@ -67,7 +66,7 @@ def test_the_cut_is_the_peak_of_all_interleavings(p: Program) -> None:
         from pipeproof.engines.events.ordering import end_of, start_of
 
         assume(subject.before(end_of(p, owner), start_of(p, op)))
-    (peak,) = rank_peaks(subject)
+    (peak,) = subject.peaks
     assert peak.closure.peak == peak_of_all_interleavings(p)
 
 

@@ -33,6 +33,7 @@ from pipeproof.engines.events.pairing import Pairing, pair
 from pipeproof.engines.events.special import special_conditions, special_rows
 from pipeproof.engines.events.streams import Occupancy, occupy
 from pipeproof.engines.events.turns import turns
+from pipeproof.program.lanes import places_of_ops
 from pipeproof.program.programs import Program
 from pipeproof.program.transports import Match, Transport
 
@@ -51,10 +52,9 @@ def build(program: Program, transport: Transport, pairing: Pairing | None = None
     turn = turns(program)
     pairing = pairing or pair(program.messages, transport.match, turn)
     lanes = len(program.lanes)
-    first = np.array([lane.first for lane in program.lanes], np.int64)
     size = np.array([lane.stop - lane.first for lane in program.lanes], np.int64)
-    lane = np.repeat(np.arange(1, lanes + 1), size)
-    position = 2 * (np.arange(program.ops) - np.repeat(first, size))
+    number, place = places_of_ops(program)
+    lane, position = number + 1, 2 * place
 
     edges = Edges()
     occupied = occupy(program, transport, lane, position, turn, lanes + 1, edges)

@@ -89,9 +89,7 @@ class _Special:
         self.send = program.messages.send.tolist()
         self.match = pairing.match.tolist()
         self.kind = program.kind.tolist()
-        self.waiter = dict(
-            zip(program.waits.request.tolist()[::-1], program.waits.op.tolist()[::-1], strict=True)
-        )
+        self.waiter = program.waiters()
         self.go: dict[int, Event] = {}  # by group op
 
     def conditions(self, rows: list[int]) -> list[tuple[int, Event]]:

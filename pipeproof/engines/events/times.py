@@ -13,6 +13,7 @@ import numpy as np
 
 from pipeproof.engines.events.graph import EventGraph
 from pipeproof.engines.events.run import Run
+from pipeproof.program.lanes import places_of_ops
 from pipeproof.program.programs import Program
 
 NEVER = np.int64(1) << 62
@@ -36,11 +37,9 @@ def times(program: Program, graph: EventGraph, run: Run) -> tuple[Longs, Longs, 
         clock[base + before : base + after] = np.arange(now, now + after - before)
         now += after - before
 
-    op = np.arange(program.ops)
-    first = np.array([lane.first for lane in program.lanes], np.int64)
-    size = np.array([lane.stop - lane.first for lane in program.lanes], np.int64)
-    lane = np.repeat(np.arange(1, graph.lanes + 1), size)
-    on_lane = offset[lane] + 2 * (op - np.repeat(first, size))
+    lane_number, place = places_of_ops(program)
+    lane = lane_number + 1  # chain 0 is the one of what never happens
+    on_lane = offset[lane] + 2 * place
     posted = clock[on_lane]
     start = clock[offset[graph.chain] + graph.position]
     complete = clock[offset[graph.chain] + graph.position + 1]

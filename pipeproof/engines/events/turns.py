@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def turns(program: Program) -> Longs | None:
     """For each op its turn, ascending along every lane; None where every rank has
     one lane, so that the ops' own order is the order of posting."""
-    if len({lane.rank for lane in program.lanes}) == len(program.lanes):
+    if not program.several_lanes:
         return None
     turn = np.empty(program.ops, np.int64)
     by_rank: dict[int, list[Lane]] = {}
