@@ -96,6 +96,6 @@ def place(program: Program, op: int) -> Place:
         index=op - lane.first,
         op=op_text(program, op),
         line=int(origin.line[op]) or None,
-        column=int(origin.column[op]) or None,
+        column=(int(origin.column[op]) or None) if origin.cells else None,
         path=origin.path[op] if origin.path else None,
     )

@@ -79,12 +79,15 @@ class Waits:
 class Origin:
     """Where ops stand in the input: 1-based line and cell, 0 where there is none.
 
-    ``path`` gives a JSON path an op instead, where the input was JSON.
+    ``path`` gives a JSON path an op instead, where the input was JSON. Where
+    ``cells`` is False, the column is none of the input and only tells which ops
+    overlap (they share it).
     """
 
     line: Ints
     column: Ints
     path: tuple[str, ...] = ()
+    cells: bool = True
 
 
 @dataclass(frozen=True, slots=True)

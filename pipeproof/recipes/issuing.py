@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,14 +66,17 @@ def _program(
     messages: Messages,
     waits: Waits,
     origin: Origin,
+    place: Ints,
 ) -> Program:
+    """``place`` is the op that each action of the schedule has become."""
     bounds = first.tolist()
+    attributes = {int(place[action]): own for action, own in schedule.attributes.items()}
     return Program(
         name=schedule.name,
         ranks=schedule.ranks,
         stages=schedule.stages,
         microbatches=schedule.microbatches,
-        hosts=tuple((r,) if r >= 0 else () for r in schedule.host.tolist()),
+        hosts=schedule.hosts,
         lanes=tuple(Lane(r, "main", bounds[r], bounds[r + 1]) for r in range(schedule.ranks)),
         kind=kind,
         stage=stage,
@@ -85,6 +90,7 @@ def _program(
         complete=True,
         forward_only=not bool(((kind >= Kind.B) & (kind <= Kind.W)).any()),
         notes=schedule.notes,
+        details=replace(schedule.details, attributes=MappingProxyType(attributes)),
     )
 
 
@@ -102,7 +108,7 @@ def _messages(schedule: Schedule, rows: NDArray[np.int64], op: Ints, rank: Ints)
         op=op,
         send=send,
         rank=rank,
-        peer=schedule.host[neighbour],
+        peer=schedule.host_of(neighbour, schedule.microbatch[rows]),
         payload=payload,
         comm=np.zeros(len(rows), np.int32),
     )
@@ -143,7 +149,8 @@ def _issue_as_torch(schedule: Schedule, transport: Transport) -> Program:
         request=request,
         messages=messages,
         waits=_waits_as_torch(schedule, rows, messages, op, final),
-        origin=Origin(spread(schedule.line, 0), spread(schedule.column, 0)),
+        origin=Origin(spread(schedule.line, 0), spread(schedule.column, 0), cells=schedule.cells),
+        place=op,
     )
 
 
@@ -206,5 +213,6 @@ def _issue_blocking(schedule: Schedule, transport: Transport, *, grouped: bool) 
         request=np.full(len(kept), -1, np.int32),
         messages=_messages(schedule, rows, op[rows], rank[rows]),
         waits=Waits(none, none),
-        origin=Origin(schedule.line[kept], schedule.column[kept]),
+        origin=Origin(schedule.line[kept], schedule.column[kept], cells=schedule.cells),
+        place=op,
     )

@@ -37,6 +37,7 @@ class _Action(NamedTuple):
     backward: bool
     line: int
     column: int
+    source: int = -1  # its number in the schedule that is lowered
 
 
 _Cell = tuple[_Action, ...]
@@ -55,7 +56,7 @@ def lower_as_torch(schedule: Schedule) -> Schedule:
     if not listed & {Kind.UNSHARD, Kind.RESHARD}:
         cells = [list(_with_sharding(row)) for row in cells]
     if Kind.REDUCE_GRAD not in listed:
-        cells = [list(_with_reduction(row, schedule.microbatches)) for row in cells]
+        cells = [list(_with_reduction(row, schedule)) for row in cells]
     return _from_rows(schedule, _Router(schedule, cells).route())
 
 
@@ -81,6 +82,7 @@ def _cells(schedule: Schedule) -> list[list[_Cell]]:
         schedule.backward.tolist(),
         schedule.line.tolist(),
         schedule.column.tolist(),
+        range(len(schedule.kind)),
     )
     actions = [_Action(*fields) for fields in zip(*columns, strict=True)]
     rows: list[list[_Cell]] = []
@@ -97,7 +99,12 @@ def _cells(schedule: Schedule) -> list[list[_Cell]]:
 
 def _from_rows(schedule: Schedule, rows: list[list[_Action]]) -> Schedule:
     flat = [action for row in rows for action in row]
-    kind, stage, microbatch, backward, line, column = zip(*flat, strict=True)
+    kind, stage, microbatch, backward, line, column, source = zip(*flat, strict=True)
+    attributes = {
+        number: schedule.attributes[action]
+        for number, action in enumerate(source)
+        if action in schedule.attributes
+    }
     first = [0]
     for row in rows:
         first.append(first[-1] + len(row))
@@ -111,6 +118,7 @@ def _from_rows(schedule: Schedule, rows: list[list[_Action]]) -> Schedule:
         column=np.array(column, np.int32),
         first=tuple(first),
         lists_communication=True,
+        attributes=attributes,
     )
 
 
@@ -127,7 +135,7 @@ def _next_stages(row: list[_Cell]) -> list[list[int]]:
     ahead: list[tuple[int, int]] = []  # (stage, cell where it comes next)
     result: list[list[int]] = [[] for _ in row]
     for at in range(len(row) - 1, -1, -1):
-        stages = list(dict.fromkeys(a.stage for a in row[at]))
+        stages = list(dict.fromkeys(a.stage for a in row[at] if a.stage >= 0))
         ahead = [(s, at) for s in stages] + [e for e in ahead if e[0] not in stages]
         end = min(ACTIVE_STAGES, len(ahead))
         while end < len(ahead) and ahead[end][1] == ahead[end - 1][1]:
@@ -156,8 +164,11 @@ def _with_sharding(row: list[_Cell]) -> Iterator[_Cell]:
         yield act(Kind.RESHARD, stage, row[-1])
 
 
-def _with_reduction(row: list[_Cell], microbatches: int) -> Iterator[_Cell]:
+def _with_reduction(row: list[_Cell], schedule: Schedule) -> Iterator[_Cell]:
     done: dict[int, int] = {}
+    microbatches = schedule.microbatches
+    if schedule.other_way is not None:  # a host runs those of its own way
+        microbatches = len({a.microbatch for cell in row for a in cell if a.kind in (W, B)})
     for cell in row:
         yield cell
         for action in cell:
@@ -176,7 +187,13 @@ class _Wires:
 
     def __init__(self, schedule: Schedule) -> None:
         self.stages = schedule.stages
-        self.host = schedule.host.tolist()
+        host: list[int] = schedule.host.tolist()
+        # By way: the host of each stage.
+        self.hosts = [host, host]
+        self.other_way: list[bool] = []
+        if schedule.other_host is not None and schedule.other_way is not None:
+            self.hosts[1] = schedule.other_host.tolist()
+            self.other_way = schedule.other_way.tolist()
         computed = schedule.kind <= Kind.W
         keys = zip(
             schedule.kind[computed].tolist(),
@@ -186,15 +203,23 @@ class _Wires:
         )
         self.produced = {(k in BACKWARDS, s, m) for k, s, m in keys if k != W}
 
-    def _elsewhere(self, stage: int, other: int) -> bool:
-        return 0 <= other < self.stages and self.host[other] not in (-1, self.host[stage])
+    def host(self, stage: int, microbatch: int) -> int:
+        """The rank that runs the microbatch on the stage."""
+        way = 0 <= microbatch < len(self.other_way) and self.other_way[microbatch]
+        return self.hosts[way][stage]
+
+    def _elsewhere(self, a: _Action, other: int) -> bool:
+        return 0 <= other < self.stages and self.host(other, a.microbatch) not in (
+            -1,
+            self.host(a.stage, a.microbatch),
+        )
 
     def send(self, a: _Action) -> _Action | None:
         """The send that follows ``a``, if its output goes to another rank."""
         backward = a.kind in BACKWARDS
         if a.kind != F and not backward:
             return None
-        if not self._elsewhere(a.stage, a.stage + (-1 if backward else 1)):
+        if not self._elsewhere(a, a.stage + (-1 if backward else 1)):
             return None
         return _Action(Kind.SEND, a.stage, a.microbatch, backward, a.line, a.column)
 
@@ -204,7 +229,7 @@ class _Wires:
         if a.kind != F and not backward:
             return None
         source = a.stage + (1 if backward else -1)
-        if not self._elsewhere(a.stage, source):
+        if not self._elsewhere(a, source):
             return None
         if (backward, source, a.microbatch) not in self.produced:
             return None  # nobody makes it: the order check says so
@@ -243,7 +268,8 @@ class _Router:
             return True
         if (backward, a.stage, a.microbatch) in self.received:
             return True
-        here = self.wires.host[source] == self.wires.host[a.stage]
+        host = self.wires.host
+        here = host(source, a.microbatch) == host(a.stage, a.microbatch)
         return here and (backward, source, a.microbatch) in self.made
 
     def _place(self, rank: int, cell: _Cell) -> None:
@@ -267,7 +293,7 @@ class _Router:
         self.received.add(key)
         consumer = self.cell_of.get(key)
         line, column = (consumer.line, consumer.column) if consumer else (0, 0)
-        row = self.rows[self.wires.host[stage]]
+        row = self.rows[self.wires.host(stage, a.microbatch)]
         row.append(_Action(Kind.RECV, stage, a.microbatch, backward, line, column))
 
     def route(self) -> list[list[_Action]]:

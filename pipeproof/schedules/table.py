@@ -1,0 +1,32 @@
+"""The table of known schedules, each by the name that people use for it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pipeproof.spec.definition import Definition
+
+
+class Entry(NamedTuple):
+    """A definition in a module of this room, and one line on what it is."""
+
+    module: str
+    function: str
+    title: str
+
+
+SCHEDULES: Mapping[str, Entry] = {
+    "gpipe": Entry("synchronous", "gpipe", "all forwards, then all backwards"),
+    "1f1b": Entry("synchronous", "one_f_one_b", "one forward, one backward in turn"),
+}
+"""Name -> where its definition is, in the order in which they are listed."""
+
+
+def find(name: str) -> Definition:
+    """The definition of a name; KeyError for one that is not in the table."""
+    entry = SCHEDULES[name]
+    module = importlib.import_module(f"pipeproof.schedules.{entry.module}")
+    found: Definition = getattr(module, entry.function)
+    return found

@@ -1,0 +1,185 @@
+"""A schedule's definition: a function of its sizes, and what it claims."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from pipeproof.errors import InputError
+from pipeproof.program.ops import MAX_ID
+from pipeproof.spec.claims import Claim
+from pipeproof.spec.placements import LOOPED, PLACEMENTS, Placement
+
+RANK = "rank"
+DEFAULTS: Mapping[str, int | None] = {"p": None, "m": None, "v": 1}
+"""The sizes that every schedule has: ranks, microbatches, chunks a rank. Those
+without a default must be given."""
+
+Sizes = dict[str, int]
+
+GRID: Mapping[str, Sequence[int]] = {"p": (1, 2, 3, 4), "m": (1, 2, 3, 4, 6, 8)}
+"""Sizes at which a definition is checked that names no grid of its own."""
+
+
+class InvalidSizes(InputError):
+    """Sizes that a schedule is not meant for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """``function`` yields the ops of one rank if it takes ``rank``, and otherwise
+    returns those of all ranks (see `pipeproof.spec.running`).
+
+    ``valid`` is None for sizes that the schedule is meant for and otherwise says
+    what they must be. ``stash`` says that a backward uses the weights of its
+    forward, whatever was stepped in between. ``slices`` names the size that says
+    into how many slices every sequence is cut.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    title: str
+    placement: Placement = LOOPED
+    claims: tuple[Claim, ...] = ()
+    grid: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    recipe: str = "torch"
+    transport: str = "nccl"
+    paper: str = ""
+    valid: Callable[..., str | None] | None = None
+    stash: bool = False
+    slices: str | None = None
+    file: str = ""
+    line: int = 0
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The sizes and, for a function of one rank, ``rank``."""
+        return tuple(inspect.signature(self.function).parameters)
+
+    @property
+    def defaults(self) -> dict[str, int | Callable[..., int] | None]:
+        """Every size with its default, None where it must be given; a function makes
+        it of the sizes before it."""
+        found: dict[str, int | Callable[..., int] | None] = dict(DEFAULTS)
+        for name, parameter in inspect.signature(self.function).parameters.items():
+            if name != RANK:
+                given = parameter.default
+                known = found.get(name)
+                found[name] = known if given is inspect.Parameter.empty else given
+        return found
+
+    def sizes(self, given: Mapping[str, int]) -> Sizes:
+        """All sizes; InputError for one that is unknown, missing, or not valid."""
+        defaults = self.defaults
+        for name in given:
+            if name not in defaults:
+                raise InputError(
+                    f"{self.name} has no size {name}; expected {', '.join(defaults)}",
+                    cause="A size is a parameter of the schedule's function.",
+                )
+        found: Sizes = {}
+        for name, default in defaults.items():
+            value = given.get(name)
+            if value is None:
+                value = evaluated(default, found) if callable(default) else default
+            if value is None:
+                raise InputError(
+                    f"{self.name} needs a value for {name}, {_MEANING.get(name, 'a size')}",
+                    cause=f"Say it with {_OPTION.get(name, f'--size {name}=NUMBER')}.",
+                )
+            if not 1 <= value <= MAX_ID:
+                raise InputError(f"found {name} = {value}; expected a number of 1 or more")
+            found[name] = value
+        objection = self.objection(found)
+        if objection is not None:
+            raise InvalidSizes(f"{self.name} is not defined for {spelled(found)}: {objection}")
+        return found
+
+    def objection(self, sizes: Sizes) -> str | None:
+        """Why these sizes are none of this schedule's, None where they are."""
+        names = set(self.parameters)
+        if sizes["v"] != 1 and "v" not in names:
+            return "it has one chunk a rank"
+        return None if self.valid is None else evaluated(self.valid, sizes)
+
+    def on_grid(self) -> Iterator[Sizes]:
+        """The valid sizes of its grid, smallest first."""
+        grid = {**GRID, **self.grid}
+        names = [name for name in self.defaults if name in grid]
+        for values in sorted(product(*(set(grid[name]) for name in names))):
+            try:
+                yield self.sizes(dict(zip(names, values, strict=True)))
+            except InvalidSizes:
+                continue
+
+
+_MEANING = {"p": "the number of ranks", "m": "the number of microbatches"}
+_OPTION = {"p": "--stages", "m": "--microbatches", "v": "--chunks"}
+
+
+def spelled(sizes: Mapping[str, int]) -> str:
+    """``p=4, m=8``: sizes in words; one chunk a rank goes without saying."""
+    return ", ".join(f"{n}={value}" for n, value in sizes.items() if (n, value) != ("v", 1))
+
+
+def evaluated(function: Callable[..., Any], known: Mapping[str, Any]) -> Any:
+    """What a function of sizes says; it is given those that it has parameters for.
+
+    InputError names a parameter that stands for nothing known.
+    """
+    wanted = inspect.signature(function).parameters
+    for name, parameter in wanted.items():
+        if name not in known and parameter.default is inspect.Parameter.empty:
+            raise InputError(
+                f"a formula takes {name}, which is no size here; expected {', '.join(known)}"
+            )
+    return function(**{name: known[name] for name in wanted if name in known})
+
+
+def schedule(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    placement: str | Placement = LOOPED,
+    claims: Iterable[Claim] = (),
+    grid: Mapping[str, Iterable[int]] | None = None,
+    recipe: str = "torch",
+    transport: str = "nccl",
+    paper: str = "",
+    valid: Callable[..., str | None] | None = None,
+    stash: bool = False,
+    slices: str | None = None,
+) -> Any:
+    """Make a definition of a function: ``@schedule`` or ``@schedule(name=..., ...)``.
+
+    The first line of the function's docstring is its title. The keywords are the
+    fields of `Definition`; ``grid`` gives, for each size, the values to check.
+    """
+
+    def define(function: Callable[..., Any]) -> Definition:
+        if isinstance(placement, str) and placement not in PLACEMENTS:
+            known = ", ".join(PLACEMENTS)
+            raise ValueError(f"found the placement {placement!r}; expected {known}")
+        code = function.__code__
+        return Definition(
+            name=name or function.__name__.replace("_", "-"),
+            function=function,
+            title=(inspect.getdoc(function) or "").partition("\n")[0],
+            placement=PLACEMENTS[placement] if isinstance(placement, str) else placement,
+            claims=tuple(claims),
+            grid={size: tuple(values) for size, values in (grid or {}).items()},
+            recipe=recipe,
+            transport=transport,
+            paper=paper,
+            valid=valid,
+            stash=stash,
+            slices=slices,
+            file=code.co_filename,
+            line=code.co_firstlineno,
+        )
+
+    return define if function is None else define(function)
