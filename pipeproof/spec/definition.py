@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
+from typing import Any, overload
 
 from pipeproof.errors import InputError
 from pipeproof.program.ops import MAX_ID
@@ -139,6 +139,26 @@ def evaluated(function: Callable[..., Any], known: Mapping[str, Any]) -> Any:
     return function(**{name: known[name] for name in wanted if name in known})
 
 
+@overload
+def schedule(function: Callable[..., Any], /) -> Definition: ...
+
+
+@overload
+def schedule(
+    *,
+    name: str | None = None,
+    placement: str | Placement = LOOPED,
+    claims: Iterable[Claim] = (),
+    grid: Mapping[str, Iterable[int]] | None = None,
+    recipe: str = "torch",
+    transport: str = "nccl",
+    paper: str = "",
+    valid: Callable[..., str | None] | None = None,
+    stash: bool = False,
+    slices: str | None = None,
+) -> Callable[[Callable[..., Any]], Definition]: ...
+
+
 def schedule(
     function: Callable[..., Any] | None = None,
     /,
@@ -153,7 +173,7 @@ def schedule(
     valid: Callable[..., str | None] | None = None,
     stash: bool = False,
     slices: str | None = None,
-) -> Any:
+) -> Definition | Callable[[Callable[..., Any]], Definition]:
     """Make a definition of a function: ``@schedule`` or ``@schedule(name=..., ...)``.
 
     The first line of the function's docstring is its title. The keywords are the
