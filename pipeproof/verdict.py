@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any
 
+from pipeproof.program.costs import Costs
 from pipeproof.program.notation import Place
 from pipeproof.program.programs import NOTHING
 
@@ -243,6 +244,21 @@ class NoVersion:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A figure of the program is ``found``, which is above ``bound``, or not equal to
+    it: one of all ranks, or of ``rank``. Times are under ``costs``. Of an update
+    rule, ``text`` is the name that it does not deserve."""
+
+    figure: str
+    found: float = 0
+    bound: float = 0
+    equal: bool = False
+    rank: int | None = None
+    costs: Costs = field(default_factory=Costs)
+    text: str = ""
+
+
 Claim = (
     Stuck
     | Crossed
@@ -266,6 +282,7 @@ Claim = (
     | RandomState
     | ReadsVersion
     | NoVersion
+    | Measured
 )
 
 

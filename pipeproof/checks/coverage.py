@@ -35,7 +35,9 @@ def check(subject: Subject) -> CheckResult:
     """Count what runs against what the step needs."""
     program = subject.program
     found = [f for part in (_range, _hosts, _counts) for f in part(subject)]
-    size = f"{program.stages} stages x {program.microbatches} microbatches"
+    stages = f"{program.stages} stage{'s' if program.stages != 1 else ''}"
+    microbatches = f"{program.microbatches} microbatch{'es' if program.microbatches != 1 else ''}"
+    size = f"{stages} x {microbatches}"
     if program.complete and program.forward_only:
         summary = f"every forward of {size} runs once; the file has no backward"
     elif program.complete:

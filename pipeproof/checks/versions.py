@@ -21,7 +21,7 @@ from pipeproof.checks.telling import SCOPE, finding, result, spell
 from pipeproof.checks.weights import Change, History, Read, history, weight_uses
 from pipeproof.program.notation import op_text
 from pipeproof.program.ops import Kind
-from pipeproof.program.programs import Program
+from pipeproof.program.programs import OBSERVED, Program
 from pipeproof.verdict import (
     CheckResult,
     Finding,
@@ -39,6 +39,8 @@ ENGINE = "weight versions"
 def applies(subject: Subject) -> bool:
     """Whether the program demands anything of weight versions."""
     program = subject.program
+    if program.details.versions == OBSERVED:
+        return True
     if program.details.versions is not None:
         kinds = np.unique(program.kind)
         if np.isin(kinds, (Kind.B, Kind.I, Kind.W, Kind.R)).any() and Kind.F in kinds:
@@ -67,7 +69,8 @@ def check(subject: Subject) -> CheckResult:
     named = sum(op.more.get("wv") is not None for op in program.details.attributes.values())
     returns = int((program.kind == Kind.ROLLBACK).sum())
     compared = len(demanded) + len(tale.demands) + named + returns
-    if not found and (not ended or not compared):
+    watched = program.details.versions == OBSERVED
+    if not found and (not ended or not (compared or watched)):
         reason = "the program gets stuck; what stands behind that was not compared"
         if ended:
             reason = "no backward has its forward on its rank, so there is nothing to compare"
@@ -78,8 +81,10 @@ def check(subject: Subject) -> CheckResult:
         parts.append(f"{len(demanded)} ops read the version of their forward")
     if tale.demands:
         parts.append(f"{len(tale.demands)} demands for a version are met")
-    if not parts:
+    if not parts and named + returns:
         parts.append("every version that is named has been made")
+    if watched:
+        parts.append("nothing is demanded of the versions")
     parts.append(f"update rule: {rule['rule']}")
     return result(
         subject,
@@ -171,7 +176,9 @@ def _rule_name(tale: History, stages: list[tuple[int, _Stage]]) -> str:
     stale = [stage.staleness for _, stage in stages]
     if not any(stale):
         return "synchronous"
-    if len(set(stale)) == 1:
+    if len(set(stale)) == 1 < len(stale):
+        return f"delayed by {stale[0]} on every stage"
+    if len(stale) == 1:
         return f"stashed, staleness {stale[0]} on every stage"
     if len(stale) <= 8:
         return f"stashed, staleness {spell(stale)} on stages {spell(n for n, _ in stages)}"

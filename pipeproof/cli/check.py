@@ -7,19 +7,35 @@ import io
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from pipeproof.cli import options
 from pipeproof.cli.crash import report_crash
-from pipeproof.cli.reading import Reading, complain, read, read_stdin
+from pipeproof.cli.progress import progress_bar
+from pipeproof.cli.reading import (
+    DEFINED,
+    Reading,
+    complain,
+    definitions,
+    read,
+    run_at,
+    sources,
+)
 from pipeproof.errors import InputError
-from pipeproof.formats.sources import Failure, Source, gather
+from pipeproof.formats.sources import NAMED, Failure, Source
 from pipeproof.judge.options import Options
 from pipeproof.program.costs import Costs, parse_costs
 from pipeproof.program.transports import Transport
 from pipeproof.report import outcome
 from pipeproof.verdict import Report, Status
+
+if TYPE_CHECKING:
+    from pipeproof.program.schedules import Schedule
+    from pipeproof.spec.definition import Definition
 
 CHECK_NAMES = (
     "coverage",
@@ -30,6 +46,7 @@ CHECK_NAMES = (
     "memory",
     "versions",
     "gradients",
+    "claims",
 )
 
 
@@ -53,7 +70,13 @@ def _parse_budget(text: str) -> dict[int | None, int]:
 @options.FROM
 @options.TRANSPORT
 @options.RECIPE
-@click.option("--only", multiple=True, type=click.Choice(CHECK_NAMES), help="Only this check.")
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice(CHECK_NAMES),
+    metavar="CHECK",
+    help=f"Only this check: {', '.join(CHECK_NAMES)}.",
+)
 @options.FIXED
 @click.option(
     "--budget",
@@ -64,7 +87,11 @@ def _parse_budget(text: str) -> dict[int | None, int]:
 @click.option(
     "--activation-bytes", type=click.IntRange(min=0), help="Bytes of one live activation."
 )
+@options.STAGES
 @options.MICROBATCHES
+@options.CHUNKS
+@options.SIZE
+@options.TIME_LIMIT
 @options.NOTATION
 @click.option(
     "--cost",
@@ -87,12 +114,16 @@ def command(
     files: tuple[str, ...],
     format_: str | None,
     transport: Transport | None,
-    recipe: str,
+    recipe: str | None,
     only: tuple[str, ...],
     fixed: bool,
     budget: Mapping[int | None, int] | None,
     activation_bytes: int | None,
+    stages: int | None,
     microbatches: int | None,
+    chunks: int | None,
+    more_sizes: dict[str, int],
+    time_limit: float,
     notation: str,
     cost: Costs,
     output: str,
@@ -102,7 +133,11 @@ def command(
     right data, without hanging, within memory?
 
     FILE is a torch action CSV, a program or case in JSON, a recording of
-    another framework's schedule, a folder of them, or - for standard input.
+    another framework's schedule, a spec in Python, a folder of them, - for
+    standard input, or the name of a known schedule (pipeproof schedules).
+
+    A spec or a known schedule is judged at the sizes that are given, and at
+    those of its grid where they leave some open.
     """
     # Arrays and long lists of numbers, no cycles: the collector would only walk them.
     gc.disable()
@@ -116,7 +151,12 @@ def command(
         activation_bytes=activation_bytes,
         costs=cost,
     )
-    reading = Reading(microbatches=microbatches, older=notation == "older", fixed=fixed)
+    reading = Reading(
+        sizes=options.sizes_of(stages, microbatches, chunks, more_sizes),
+        older=notation == "older",
+        fixed=fixed,
+        time_limit=time_limit,
+    )
     reports = list(_reports(files, format_, reading, wishes))
     if reports and all(r.error is not None and r.error.get("empty") for r in reports):
         reports = []
@@ -127,7 +167,7 @@ def command(
 def _reports(
     files: tuple[str, ...], format_: str | None, reading: Reading, wishes: Options
 ) -> Iterator[Report]:
-    for item in gather(files, format=format_, stdin=read_stdin):
+    for item in sources(files, format_):
         if isinstance(item, Failure):
             yield _failed(item.file, item.error, empty=_is_empty_folder(item))
             continue
@@ -151,12 +191,37 @@ def _judged(source: Source, reading: Reading, wishes: Options) -> Iterator[Repor
     from pipeproof.judge.judge import judge_program, judge_schedule
     from pipeproof.program.schedules import Schedule
 
+    if source.format in DEFINED:
+        yield from _judged_definitions(source, reading, wishes)
+        return
     for target in read(source, reading):
         _require_ranks(wishes.budget, target.ranks)
         if isinstance(target, Schedule):
             yield judge_schedule(source.file, target, wishes)
         else:
             yield judge_program(source.file, target, wishes)
+
+
+def _judged_definitions(source: Source, reading: Reading, wishes: Options) -> Iterator[Report]:
+    from pipeproof.judge.definitions import judge_definition
+
+    def run(definition: Definition, sizes: dict[str, int]) -> Schedule:
+        schedule = run_at(definition, sizes, reading.time_limit)
+        _require_ranks(wishes.budget, schedule.ranks)
+        return schedule
+
+    base = os.path.basename(source.file)
+    for definition in definitions(source, reading):
+        own = source.format != NAMED
+        name = f"{base} [{definition.name}]" if own else definition.name
+        try:
+            report = judge_definition(
+                source.file, definition, wishes, reading.sizes, run, partial(progress_bar, name)
+            )
+        except InputError as error:
+            yield _failed(source.file, error)
+            continue
+        yield replace(report, name=f"{base} [{report.name}]" if own else report.name)
 
 
 def _require_ranks(budget: Mapping[int | None, int], ranks: int) -> None:

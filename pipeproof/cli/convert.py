@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeproof.cli import options
-from pipeproof.cli.reading import Reading, complain, read, read_stdin
+from pipeproof.cli.reading import Reading, complain, read, sources
 from pipeproof.errors import InputError
-from pipeproof.formats.sources import Failure, Source, gather
-from pipeproof.program.transports import PRESETS, Transport
+from pipeproof.formats.sources import Failure, Source
+from pipeproof.program.transports import Transport, parse_transport
 from pipeproof.report.style import escaped
 
 if TYPE_CHECKING:
@@ -39,7 +39,11 @@ DONE, UNUSABLE = 0, 2
 @options.RECIPE
 @options.TRANSPORT
 @options.FIXED
+@options.STAGES
 @options.MICROBATCHES
+@options.CHUNKS
+@options.SIZE
+@options.TIME_LIMIT
 @options.NOTATION
 def command(
     file: str,
@@ -47,10 +51,14 @@ def command(
     target: str,
     output: str,
     part: str | None,
-    recipe: str,
+    recipe: str | None,
     transport: Transport | None,
     fixed: bool,
+    stages: int | None,
     microbatches: int | None,
+    chunks: int | None,
+    more_sizes: dict[str, int],
+    time_limit: float,
     notation: str,
 ) -> int:
     """Write a schedule, program or recording as a program in JSON, or as a torch
@@ -59,7 +67,12 @@ def command(
     What the format written cannot hold is named on standard error. A schedule
     becomes a program by its recipe, over its transport.
     """
-    reading = Reading(microbatches=microbatches, older=notation == "older", fixed=fixed)
+    reading = Reading(
+        sizes=options.sizes_of(stages, microbatches, chunks, more_sizes),
+        older=notation == "older",
+        fixed=fixed,
+        time_limit=time_limit,
+    )
     try:
         found = _one(_source(file, format_), reading, part)
         if target == "torch-csv":
@@ -78,7 +91,7 @@ def command(
 
 def _source(file: str, format_: str | None) -> Source:
     """The only input that an argument names."""
-    inputs = list(gather([file], format=format_, stdin=read_stdin))
+    inputs = list(sources([file], format_))
     if len(inputs) > 1:
         raise InputError(
             f"found {len(inputs)} files in this folder, expected one", cause="name one of them"
@@ -119,7 +132,7 @@ def _as_csv(found: Program | Schedule) -> tuple[str, list[str]]:
 
 
 def _as_json(
-    found: Program | Schedule, recipe: str, transport: Transport | None
+    found: Program | Schedule, recipe: str | None, transport: Transport | None
 ) -> tuple[str, list[str]]:
     from pipeproof.formats.program_text import left_out, overlapping, program_text
     from pipeproof.program.schedules import Schedule
@@ -130,7 +143,8 @@ def _as_json(
         pairs = overlapping(found)
         if pairs:
             beside.append(f"overlaps (the actions of a cell stand one after the other): {pairs}")
-        found = build(found, recipe, transport or PRESETS["nccl"])
+        over = transport or parse_transport(found.transport)
+        found = build(found, recipe or found.recipe, over)
     elif transport is not None:
         found = replace(found, transport=found.transport.on_streams_of(transport))
     return program_text(found), [*beside, *left_out(found)]

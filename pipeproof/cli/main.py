@@ -29,6 +29,8 @@ COMMANDS = {
         "pipeproof.cli.convert",
         "Write what a file holds as a program in JSON, or as a torch CSV.",
     ),
+    "schedules": ("pipeproof.cli.schedules", "List the known schedules and what they claim."),
+    "new": ("pipeproof.cli.new", "Write a commented spec to start from."),
 }
 
 

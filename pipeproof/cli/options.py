@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -28,6 +28,18 @@ def parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
     return callback
 
 
+def _sizes(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for text in given:
+        name, equals, number = (part.strip() for part in text.partition("="))
+        if not name.isidentifier() or not equals or not number.isdigit() or len(number) > 9:
+            raise click.BadParameter(f"found {text!r}; expected NAME=NUMBER", ctx, param)
+        if name in sizes:
+            raise click.BadParameter(f"{name} is given twice", ctx, param)
+        sizes[name] = int(number)
+    return sizes
+
+
 FROM = click.option(
     "--from",
     "format_",
@@ -45,16 +57,49 @@ TRANSPORT = click.option(
 RECIPE = click.option(
     "--recipe",
     type=click.Choice(RECIPE_NAMES),
-    default="torch",
-    show_default=True,
-    help="How a schedule's communication is issued.",
+    help="How a schedule's communication is issued. Default: its own; of a CSV, torch.",
 )
 FIXED = click.option("--fixed", is_flag=True, help="Take the repaired program of a case.")
 MICROBATCHES = click.option(
     "--microbatches",
     type=click.IntRange(1, MAX_ID),
-    help="Microbatches the step must run (CSV).",
+    help="Microbatches of the step (m).",
 )
+STAGES = click.option(
+    "--stages", type=click.IntRange(1, MAX_ID), help="Ranks of a named schedule or spec (p)."
+)
+CHUNKS = click.option(
+    "--chunks", type=click.IntRange(1, MAX_ID), help="Stages a rank of a schedule or spec (v)."
+)
+SIZE = click.option(
+    "--size",
+    "more_sizes",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    callback=_sizes,
+    help="Another size of a schedule or spec, by its name.",
+)
+TIME_LIMIT = click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For what a spec's own code may take, each time it is run.",
+)
+
+
+def sizes_of(
+    stages: int | None, microbatches: int | None, chunks: int | None, more: Mapping[str, int]
+) -> dict[str, int]:
+    """The sizes that were given, by the names that definitions have for them."""
+    named = {"p": stages, "m": microbatches, "v": chunks}
+    for name in named.keys() & more.keys():
+        if named[name] is not None:
+            raise click.UsageError(f"{name} is given twice, by its option and by --size")
+    return {**{n: value for n, value in named.items() if value is not None}, **more}
+
+
 NOTATION = click.option(
     "--notation",
     type=click.Choice(("current", "older")),

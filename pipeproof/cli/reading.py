@@ -7,28 +7,41 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from pipeproof.cli.deadline import deadline
 from pipeproof.errors import InputError
-from pipeproof.formats.sources import Source, decode
+from pipeproof.formats.sources import NAMED, Failure, Source, decode, gather
 from pipeproof.report.style import escaped
+from pipeproof.schedules.table import SCHEDULES
 
 if TYPE_CHECKING:
     from pipeproof.program.programs import Program
     from pipeproof.program.schedules import Schedule
+    from pipeproof.spec.definition import Definition
+
+
+DEFINED = (NAMED, "spec")
+"""Formats whose sources are definitions: schedules of any size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How inputs are to be read, as far as their format leaves it open."""
 
-    microbatches: int | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
     older: bool = False
     fixed: bool = False
+    time_limit: float = 60.0
+
+    @property
+    def microbatches(self) -> int | None:
+        """The number of microbatches that was asked for."""
+        return self.sizes.get("m")
 
 
 class Reader(NamedTuple):
@@ -54,15 +67,62 @@ READERS: Mapping[str, Reader] = {
 """Format -> its reader, imported when it is used."""
 
 
+def sources(files: Sequence[str], format: str | None) -> Iterator[Source | Failure]:
+    """The inputs that the arguments name: files, folders, standard input, and the
+    names of known schedules."""
+    return gather(files, format=format, stdin=read_stdin, names=SCHEDULES)
+
+
 def read(source: Source, reading: Reading) -> list[Program | Schedule]:
-    """What a source holds; InputError where it is not what it claims to be."""
-    text = decode(source.data)
-    reader = READERS[source.format]
-    if reading.fixed and "fixed" not in reader.takes:
+    """What a source holds; InputError where it is not what it claims to be.
+
+    A definition is run for the sizes that are given, which must be all it needs.
+    """
+    if source.format not in DEFINED:
+        return _read(source, reading)
+    return [at_sizes(found, reading) for found in definitions(source, reading)]
+
+
+def definitions(source: Source, reading: Reading) -> list[Definition]:
+    """The schedules that a source of one of the formats `DEFINED` defines."""
+    _refuse_fixed(reading, "a schedule")
+    if source.format == NAMED:
+        from pipeproof.schedules.table import find
+
+        return [find(source.file)]
+    from pipeproof.spec.loading import load
+
+    with deadline(reading.time_limit, "running the file"):
+        return load(decode(source.data), source.file)
+
+
+def at_sizes(definition: Definition, reading: Reading) -> Schedule:
+    """A definition's schedule at the sizes that were given."""
+    return run_at(definition, definition.sizes(reading.sizes), reading.time_limit)
+
+
+def run_at(definition: Definition, sizes: Mapping[str, int], time_limit: float) -> Schedule:
+    """A definition's schedule at these sizes, within the time limit."""
+    from pipeproof.spec.definition import spelled
+    from pipeproof.spec.running import run
+
+    with deadline(time_limit, f"{definition.name} at {spelled(sizes)}"):
+        return run(definition, dict(sizes))
+
+
+def _refuse_fixed(reading: Reading, found: str) -> None:
+    if reading.fixed:
         raise InputError(
-            "found a schedule; expected a case with a repaired program (--fixed)",
+            f"found {found}; expected a case with a repaired program (--fixed)",
             cause="Only cases in JSON carry a repaired program. Leave out --fixed.",
         )
+
+
+def _read(source: Source, reading: Reading) -> list[Program | Schedule]:
+    text = decode(source.data)
+    reader = READERS[source.format]
+    if "fixed" not in reader.takes:
+        _refuse_fixed(reading, "a schedule")
     function = getattr(
         importlib.import_module(f"pipeproof.formats.{reader.module}"), reader.function
     )

@@ -17,7 +17,7 @@ from pipeproof.formats.program_messages import ANY
 from pipeproof.formats.program_transport import print_transport
 from pipeproof.program.notation import op_text, payload_name
 from pipeproof.program.ops import SHARDING, Kind, is_gradient, stage_and_microbatch
-from pipeproof.program.programs import Attributes, Lane, Program, Traits
+from pipeproof.program.programs import OBSERVED, Attributes, Lane, Program, Traits
 
 Document = dict[str, Any]
 
@@ -55,7 +55,8 @@ def _details(program: Program) -> Document:
     if details.n_layers is not None:
         document["n_layers"] = details.n_layers
     for key in ("groups", "replicas", "want", "want_effects", "versions", "alias"):
-        if value := getattr(details, key):
+        value = getattr(details, key)
+        if value and value != OBSERVED:  # which demands nothing
             document[key] = _PRINT[key](value)
     return document
 

@@ -7,10 +7,11 @@ beside the others, so that one bad file does not hide the rest.
 
 from __future__ import annotations
 
+import difflib
 import os
 import stat
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -27,6 +28,7 @@ _EXTENSIONS: Mapping[str, tuple[str, ...]] = {
     ".executed.txt": ("torch-executed",),
     ".json": tuple(JSON_FORMATS),
     ".jsonl": ("megatron",),
+    ".py": ("spec",),
 }
 """The formats of each extension; where there are several, the contents say which."""
 
@@ -41,6 +43,11 @@ _MARKS: tuple[tuple[bytes, str], ...] = (
     (BOM_UTF16_BE, "UTF-16"),
 )
 
+NAMED = "named schedule"
+"""The format of a source that is a schedule's name and no file."""
+
+_NO_SUCH_FILE = "no such file or folder"
+_SPEC_MARK = b"pipeproof.spec"  # what a file must mention to be run as found in a folder
 _SNIFFED = 4096  # bytes of standard input in which its first character must stand
 _ROW_STARTS = b"0123456789(,"
 
@@ -63,13 +70,18 @@ class Failure:
 
 
 def gather(
-    arguments: Sequence[str], *, format: str | None, stdin: Callable[[], bytes]
+    arguments: Sequence[str],
+    *,
+    format: str | None,
+    stdin: Callable[[], bytes],
+    names: Collection[str] = (),
 ) -> Iterator[Source | Failure]:
     """The inputs that the arguments name, each read when it is asked for.
 
     ``format`` is the one asked for with ``--from``, for all of them; without
     it the extension says, and where it is ``.json`` the contents. In a folder
-    ``format`` selects the files of that format.
+    ``format`` selects the files of that format. An argument that is one of
+    ``names``, and no file, is a source of the format ``NAMED`` without bytes.
     """
     if format is not None and format not in FORMATS:
         raise ValueError(f"unknown format {format!r}; known: {', '.join(FORMATS)}")
@@ -80,8 +92,21 @@ def gather(
             stdin_read = True
         elif _is_folder(argument):
             yield from _from_folder(argument, format)
+        elif argument in names and format is None and not os.path.lexists(argument):
+            yield Source(argument, b"", NAMED)
         else:
-            yield _from_file(argument, format)
+            yield _missing_name(_from_file(argument, format), names)
+
+
+def _missing_name(found: Source | Failure, names: Collection[str]) -> Source | Failure:
+    """Of a file that is not there, the name that was perhaps meant."""
+    bare = "." not in found.file and os.sep not in found.file
+    if isinstance(found, Failure) and found.error.message == _NO_SUCH_FILE and names and bare:
+        close = difflib.get_close_matches(found.file, names, 3, 0.6)
+        meant = f"did you mean {' or '.join(close)}?" if close else "check the spelling"
+        cause = f"{meant} (pipeproof schedules lists the names)"
+        return Failure(found.file, InputError("no such file, folder or schedule", cause=cause))
+    return found
 
 
 # --- standard input ------------------------------------------------------------
@@ -135,6 +160,8 @@ def _from_folder(folder: str, format: str | None) -> Iterator[Source | Failure]:
     nothing = not failures
     for path in found:
         item = _from_file(path, None)
+        if isinstance(item, Source) and item.format == "spec" and _SPEC_MARK not in item.data:
+            continue  # a Python file of another kind: never run
         if isinstance(item, Failure) or format in (None, item.format):
             nothing = False
             yield item
@@ -197,10 +224,6 @@ def _json_format(data: bytes) -> str:
 
 def _refuse_extension(path: str) -> NoReturn:
     ending = os.path.splitext(path)[1]
-    if ending.lower() == ".py":
-        raise InputError(
-            "specs in Python are not read yet", cause=f"expected {', '.join(_EXTENSIONS)}"
-        )
     found = f"the extension {ending} says no format" if ending else "the name has no extension"
     raise InputError(
         f"{found}, expected {', '.join(_EXTENSIONS)}",
@@ -247,7 +270,7 @@ def _too_large() -> InputError:
 
 def _unreadable(error: OSError) -> InputError:
     if isinstance(error, FileNotFoundError):
-        return InputError("no such file or folder", cause="check the spelling of the path")
+        return InputError(_NO_SUCH_FILE, cause="check the spelling of the path")
     if isinstance(error, PermissionError):
         return InputError("permission denied", cause="this user may not read it")
     return InputError(f"it cannot be read: {_reason(error)}")

@@ -18,7 +18,7 @@ from pipeproof.judge.rows import SideBySide, own_capacity, program_rows, schedul
 from pipeproof.program.ops import Kind
 from pipeproof.program.programs import Program
 from pipeproof.program.schedules import Schedule
-from pipeproof.program.transports import Transport
+from pipeproof.program.transports import Transport, parse_transport
 from pipeproof.recipes import issuing
 from pipeproof.verdict import CheckResult, Finding, Report, Status, Verdict
 
@@ -29,8 +29,10 @@ class EnginesDisagree(Exception):
 
 
 def judge_schedule(file: str, schedule: Schedule, options: Options) -> Report:
-    """Report on a schedule under the recipe and transport of ``options``."""
-    program = issuing.build(schedule, options.recipe, options.schedule_transport)
+    """Report on a schedule under the recipe and transport of ``options``, its own
+    where they name none."""
+    transport = options.transport or parse_transport(schedule.transport)
+    program = issuing.build(schedule, options.recipe or schedule.recipe, transport)
     subject = _subject(program, options)
     if _wants(options, "deadlock"):
         _set_rows(subject, schedule_rows(schedule, program, subject.pairing))
@@ -179,7 +181,8 @@ def _notes(program: Program) -> tuple[str, ...]:
     notes = list(program.notes)
     if program.forward_only and program.complete:
         notes.append("No backward is listed: judged as a forward-only (inference) schedule.")
-    trains = not program.forward_only and program.recipe == "torch"
+    # A definition lists no REDUCE_GRAD where there is nothing to reduce over.
+    trains = not program.forward_only and program.recipe == "torch" and program.origin.cells
     if trains and not (program.kind == Kind.REDUCE_GRAD).any():
         notes.append(
             "No REDUCE_GRAD is listed: torch 2.13's runtime then neither divides the gradients "

@@ -6,23 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeproof.program.costs import Costs
-from pipeproof.program.transports import PRESETS, Transport
+from pipeproof.program.transports import Transport
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """``transport`` None leaves a program its own and gives a schedule ``nccl``;
-    ``only`` names the checks to run (all where empty); ``budget`` is units a
-    rank, under None for every rank."""
+    """``transport`` None leaves programs and schedules their own, ``recipe`` None
+    leaves a schedule its own; ``only`` names the checks to run (all where empty);
+    ``budget`` is units a rank, under None for every rank."""
 
     transport: Transport | None = None
-    recipe: str = "torch"
+    recipe: str | None = None
     only: tuple[str, ...] = ()
     budget: Mapping[int | None, int] = field(default_factory=dict)
     activation_bytes: int | None = None
     costs: Costs = field(default_factory=Costs)
-
-    @property
-    def schedule_transport(self) -> Transport:
-        """The transport a schedule is judged under."""
-        return self.transport or PRESETS["nccl"]

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
     Bools = NDArray[np.bool_]
 
+OBSERVED = "observed"
+"""``Details.versions`` of a program that demands nothing of weight versions, but
+whose update rule is asked for."""
+
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
@@ -149,7 +153,7 @@ class Details:
     want: Mapping[str, Mapping[str, Fraction]] = field(default_factory=_nothing)  # linear forms
     replicas: Mapping[str, tuple[int, ...]] = field(default_factory=_nothing)  # by parameter
     want_effects: Mapping[tuple[int, str], int] = field(default_factory=_nothing)
-    versions: str | None = None  # "fb-equal"
+    versions: str | None = None  # "fb-equal", or OBSERVED
     alias: Mapping[str, str] = field(default_factory=_nothing)  # accumulators sharing storage
     features: tuple[Feature, ...] = ()
 

@@ -35,6 +35,8 @@ class Schedule:
     Where microbatches go two ways through the ranks, a stage has a second host
     in ``other_host``, and ``other_way`` tells the microbatches that run there.
     ``attributes`` are those of an action, ``details`` what the program demands.
+    ``recipe`` and ``transport`` are its producer's, taken where none is asked for;
+    ``forward_only`` says whether it owes backwards, None where its ops tell.
     ``cells`` says that line and column are a row and a cell of the input; where
     they are not, only the line is shown and the column tells what overlaps.
     """
@@ -58,6 +60,9 @@ class Schedule:
     attributes: Mapping[int, Attributes] = field(default_factory=dict)
     details: Details = field(default_factory=Details)
     cells: bool = True
+    recipe: str = "torch"
+    transport: str = "nccl"
+    forward_only: bool | None = None
 
     @property
     def hosts(self) -> tuple[tuple[int, ...], ...]:

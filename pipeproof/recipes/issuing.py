@@ -88,7 +88,9 @@ def _program(
         transport=transport,
         recipe=recipe,
         complete=True,
-        forward_only=not bool(((kind >= Kind.B) & (kind <= Kind.W)).any()),
+        forward_only=not bool(((kind >= Kind.B) & (kind <= Kind.W)).any())
+        if schedule.forward_only is None
+        else schedule.forward_only,
         notes=schedule.notes,
         details=replace(schedule.details, attributes=MappingProxyType(attributes)),
     )

@@ -25,6 +25,7 @@ from pipeproof.replay.ledger import (
     shards,
     units_of,
 )
+from pipeproof.replay.measure import confirm_measured
 from pipeproof.replay.model import Model
 from pipeproof.verdict import (
     Counterexample,
@@ -35,6 +36,7 @@ from pipeproof.verdict import (
     Illegal,
     InFlight,
     Lacks,
+    Measured,
     Misplaced,
     NoVersion,
     Overtakes,
@@ -93,6 +95,8 @@ def confirm(program: Program, transport: Transport, counterexample: Counterexamp
             return _remains(program, claim)
         case Partition():
             return _partition(program)
+        case Measured():
+            return confirm_measured(program, claim)
         case (
             WrongForm() | Diverged() | EffectCount() | RandomState() | ReadsVersion() | NoVersion()
         ):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from pipeproof.program.notation import Place
@@ -103,7 +104,7 @@ def _counterexample(example: Counterexample) -> dict[str, Any]:
     claim = example.claim
     values = {
         name: list(value) if isinstance(value, tuple) else value
-        for name, value in ((n, getattr(claim, n)) for n in claim.__slots__)
+        for name, value in asdict(claim).items()
     }
     return {
         "claim": {"kind": type(claim).__name__.lower(), **values},

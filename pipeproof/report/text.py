@@ -105,6 +105,9 @@ def _check_lines(result: CheckResult, style: Style) -> list[str]:
     if result.findings:
         lines = [head + _gist(result.findings, style, WIDTH - len(head))]
     lines[0] = lines[0].replace(word, style.paint(word, result.status), 1)
+    for claim in result.evidence.get("claims", ()):
+        mark = "" if claim["status"] == Status.HOLDS.word else f"{claim['status'].upper()}: "
+        lines += style.wrap(f"{mark}{claim['claim']}", " " * (len(head) + 2))
     return lines
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pipeproof.spec.definition import Definition
+if TYPE_CHECKING:
+    from pipeproof.spec.definition import Definition
 
 
 class Entry(NamedTuple):

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from pipeproof.program.transports import parse_transport
+
 Bound = int | float | Fraction | Callable[..., Any]
 
 BUBBLES = ("overhead_over_ideal", "idle_over_elapsed", "idle_over_span")
@@ -40,6 +42,8 @@ class Claim:
 def deadlock_free(transport: str = "nccl") -> Claim:
     """It runs to its end on this transport, issued by the schedule's recipe;
     ``blocking`` and ``grouped`` name recipes, as in the table of `check`."""
+    if transport not in ("blocking", "grouped"):
+        parse_transport(transport)  # ValueError says what is wrong
     return Claim("deadlock_free", text=transport)
 
 

@@ -36,7 +36,8 @@ class Definition:
     ``valid`` is None for sizes that the schedule is meant for and otherwise says
     what they must be. ``stash`` says that a backward uses the weights of its
     forward, whatever was stepped in between. ``slices`` names the size that says
-    into how many slices every sequence is cut.
+    into how many slices every sequence is cut. ``forward_only`` is for inference:
+    no backward is owed.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Definition:
     valid: Callable[..., str | None] | None = None
     stash: bool = False
     slices: str | None = None
+    forward_only: bool = False
     file: str = ""
     line: int = 0
 
@@ -76,10 +78,7 @@ class Definition:
         defaults = self.defaults
         for name in given:
             if name not in defaults:
-                raise InputError(
-                    f"{self.name} has no size {name}; expected {', '.join(defaults)}",
-                    cause="A size is a parameter of the schedule's function.",
-                )
+                raise self._no_such_size(name)
         found: Sizes = {}
         for name, default in defaults.items():
             value = given.get(name)
@@ -98,6 +97,12 @@ class Definition:
             raise InvalidSizes(f"{self.name} is not defined for {spelled(found)}: {objection}")
         return found
 
+    def _no_such_size(self, name: str) -> InputError:
+        return InputError(
+            f"{self.name} has no size {name}; expected {', '.join(self.defaults)}",
+            cause="A size is a parameter of the schedule's function.",
+        )
+
     def objection(self, sizes: Sizes) -> str | None:
         """Why these sizes are none of this schedule's, None where they are."""
         names = set(self.parameters)
@@ -105,9 +110,16 @@ class Definition:
             return "it has one chunk a rank"
         return None if self.valid is None else evaluated(self.valid, sizes)
 
-    def on_grid(self) -> Iterator[Sizes]:
-        """The valid sizes of its grid, smallest first."""
-        grid = {**GRID, **self.grid}
+    def on_grid(self, given: Mapping[str, int] | None = None) -> Iterator[Sizes]:
+        """The valid sizes of its grid, smallest first; ``given`` ones have one value.
+
+        InputError for a given size that it does not have.
+        """
+        given = given or {}
+        unknown = next((name for name in given if name not in self.defaults), None)
+        if unknown is not None:
+            raise self._no_such_size(unknown)
+        grid = {**GRID, **self.grid, **{name: (value,) for name, value in given.items()}}
         names = [name for name in self.defaults if name in grid]
         for values in sorted(product(*(set(grid[name]) for name in names))):
             try:
@@ -156,6 +168,7 @@ def schedule(
     valid: Callable[..., str | None] | None = None,
     stash: bool = False,
     slices: str | None = None,
+    forward_only: bool = False,
 ) -> Callable[[Callable[..., Any]], Definition]: ...
 
 
@@ -173,6 +186,7 @@ def schedule(
     valid: Callable[..., str | None] | None = None,
     stash: bool = False,
     slices: str | None = None,
+    forward_only: bool = False,
 ) -> Definition | Callable[[Callable[..., Any]], Definition]:
     """Make a definition of a function: ``@schedule`` or ``@schedule(name=..., ...)``.
 
@@ -198,6 +212,7 @@ def schedule(
             valid=valid,
             stash=stash,
             slices=slices,
+            forward_only=forward_only,
             file=code.co_filename,
             line=code.co_firstlineno,
         )

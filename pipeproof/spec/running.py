@@ -21,9 +21,9 @@ import numpy as np
 from pipeproof.errors import InputError
 from pipeproof.formats.torch_csv import read_actions
 from pipeproof.program.ops import COMPUTE, MAX_ID, Kind
-from pipeproof.program.programs import Attributes, Details
+from pipeproof.program.programs import OBSERVED, Attributes, Details
 from pipeproof.program.schedules import Schedule
-from pipeproof.spec.claims import Claim
+from pipeproof.spec.claims import update_rule
 from pipeproof.spec.definition import RANK, Definition, Sizes, spelled
 from pipeproof.spec.ops import Op, Together
 from pipeproof.spec.orders import Order
@@ -46,7 +46,7 @@ def run(definition: Definition, sizes: Sizes) -> Schedule:
         else:
             made = _called(definition, sizes, None)
             if isinstance(made, Schedule):
-                return replace(made, name=f"{definition.name} ({spelled(sizes)})")
+                return replace(made, **_own(definition, sizes))
             if isinstance(made, Order):
                 made = made.rows(sizes, definition.placement)
             rows = _all_rows(made, definition, sizes["p"])
@@ -54,6 +54,16 @@ def run(definition: Definition, sizes: Sizes) -> Schedule:
         for rank, row in enumerate(rows):
             builder.rank(rank, row)
         return builder.schedule()
+
+
+def _own(definition: Definition, sizes: Sizes) -> dict[str, Any]:
+    """What a schedule takes over from its definition."""
+    return {
+        "name": f"{definition.name} ({spelled(sizes)})",
+        "recipe": definition.recipe,
+        "transport": definition.transport,
+        "forward_only": definition.forward_only,
+    }
 
 
 class _blaming:
@@ -278,7 +288,7 @@ class _Builder:
                 if number < microbatches:
                     other_way[number] = other
         return Schedule(
-            name=f"{self.definition.name} ({spelled(self.sizes)})",
+            **_own(self.definition, self.sizes),
             ranks=self.p,
             stages=self.stages,
             microbatches=microbatches,
@@ -295,17 +305,16 @@ class _Builder:
             other_way=other_way,
             attributes=self.attributes,
             details=Details(
-                groups=self.groups, versions="fb-equal" if self._demands_equal() else None
+                groups=self.groups, versions=self._versions() if self.updates else None
             ),
             cells=False,
         )
 
-    def _demands_equal(self) -> bool:
+    def _versions(self) -> str:
         """A backward must meet its forward's weights, unless the schedule says of
         itself that it does not."""
-        return self.updates and Claim("update_rule", text="inconsistent") not in (
-            self.definition.claims
-        )
+        inconsistent = update_rule("inconsistent") in self.definition.claims
+        return OBSERVED if inconsistent else "fb-equal"
 
 
 class _Wrong(Exception):

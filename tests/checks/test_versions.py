@@ -206,7 +206,7 @@ def test_pipedream_2bw_keeps_two_versions() -> None:
                     ops.append(["STEP", f"w{stage}"])
         ranks.append(ops)
     name, staleness, kept = rule(holds(*ranks))
-    assert name == "stashed, staleness 1 on every stage"
+    assert name == "delayed by 1 on every stage"
     assert staleness == [1] * p and kept == [2] * p
 
 

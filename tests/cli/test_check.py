@@ -13,6 +13,7 @@ import pytest
 from pipeproof.checks.table import CHECKS
 from pipeproof.cli import check, options
 from pipeproof.judge import judge
+from pipeproof.judge.claims import NAME as CLAIMS
 from pipeproof.program.transports import PRESETS
 from pipeproof.recipes.issuing import RECIPES
 from tests.cli.conftest import Answer, Run
@@ -274,7 +275,7 @@ def test_only(run: Run) -> None:
 
 def test_the_names_of_checks_and_recipes() -> None:
     """They are written out beside the options, for a fast --help."""
-    assert tuple(entry.name for entry in CHECKS) == check.CHECK_NAMES
+    assert (*(entry.name for entry in CHECKS), CLAIMS) == check.CHECK_NAMES
     assert options.RECIPE_NAMES == RECIPES
 
 

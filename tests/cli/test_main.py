@@ -98,7 +98,7 @@ def raising(error: BaseException) -> Any:
 
 
 def test_an_interrupt(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "gather", raising(KeyboardInterrupt()))
+    monkeypatch.setattr(check, "sources", raising(KeyboardInterrupt()))
     answer = run("check", "a.csv")
     assert answer.status == 130
     assert answer.out == "" and answer.err.strip() == ""
@@ -112,7 +112,7 @@ def test_an_interrupt_outside_of_click(run: Run, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("traceback", ["", "1"])
 def test_a_crash(run: Run, monkeypatch: pytest.MonkeyPatch, traceback: str) -> None:
     monkeypatch.setenv("PIPEPROOF_TRACEBACK", traceback)
-    monkeypatch.setattr(check, "gather", raising(RuntimeError("oh\nno")))
+    monkeypatch.setattr(check, "sources", raising(RuntimeError("oh\nno")))
     answer = run("check", "a.csv")
     assert answer.status == 4
     assert answer.err.startswith("pipeproof: internal error: RuntimeError: oh")

@@ -129,7 +129,7 @@ def test_double_buffered_weights_are_one_update_late() -> None:
         assert disagreeing(own) == {}
         assert found(judged(own)) == []
         evidence = versions(own).evidence
-        assert evidence["rule"] == "stashed, staleness 1 on every stage"
+        assert evidence["rule"] == "delayed by 1 on every stage"
         assert set(evidence["versions_kept"].values()) == {2}
 
 
