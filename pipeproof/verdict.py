@@ -105,13 +105,14 @@ class Misplaced:
 class Lacks:
     """When its lane reaches the op, what it needs is not there.
 
-    ``payload`` names a missing input, else ``kind`` a compute of the same
-    stage and microbatch that must come first.
+    ``payload`` names a missing input, else ``kind`` a compute of the same stage
+    that must come first: of the same microbatch, or of ``microbatch``.
     """
 
     op: int
     payload: int | None = None
     kind: int | None = None
+    microbatch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

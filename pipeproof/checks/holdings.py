@@ -30,8 +30,9 @@ class Holdings:
 
     ``missing``: rows (op, payload) that no op of the rank provides in time.
     ``pending``: rows (op, payload, poster): a receive of the payload was posted
-    before but is not waited for. ``unprepared``: rows (op, kind): a compute op
-    before the one of ``kind`` on the same stage and microbatch.
+    before but is not waited for. ``unprepared``: rows (op, kind,
+    microbatch): a compute op before the one of ``kind`` on the same stage that it
+    builds on.
     ``obligations`` counts all, met or not. ``overtaking``, on ranks with several
     lanes: (op, provider), where nothing orders the provider before op.
     """
@@ -70,24 +71,47 @@ def _needing(program: Program) -> Bools:
 
 def _needs(program: Program) -> tuple[Longs, Longs]:
     """(op, payload) of every input that an op needs."""
-    kind, messages = program.kind, program.messages
-    needing = _needing(program)
+    messages = program.messages
+    computed = _along_a_chain(program) if program.details.graph is None else _along(program)
+    sent = np.flatnonzero(messages.send & (messages.payload >= 0))
+    sent = sent[~np.isin(messages.op[sent], _free_of_needs(program))]
+    op: Longs = np.concatenate((computed[0], messages.op[sent].astype(np.int64)))
+    payload: Longs = np.concatenate((computed[1], messages.payload[sent]))
+    return op, payload
+
+
+def _along_a_chain(program: Program) -> tuple[Longs, Longs]:
+    """The inputs of compute ops where each stage feeds the next."""
+    kind, needing = program.kind, _needing(program)
     forward = np.flatnonzero(needing & (kind == Kind.F) & (program.stage > 0))
     backward = np.flatnonzero(
         needing & ((kind == Kind.B) | (kind == Kind.I)) & (program.stage < program.stages - 1)
     )
     stage, microbatch = program.stage.astype(np.int64), program.microbatch.astype(np.int64)
-    sent = np.flatnonzero(messages.send & (messages.payload >= 0))
-    sent = sent[~np.isin(messages.op[sent], _free_of_needs(program))]
-    op: Longs = np.concatenate((forward, backward, messages.op[sent].astype(np.int64)))
-    payload: Longs = np.concatenate(
+    payload = np.concatenate(
         (
             activation(stage[forward] - 1, microbatch[forward]),
             gradient(stage[backward] + 1, microbatch[backward]),
-            messages.payload[sent],
         )
     )
-    return op, payload
+    return np.concatenate((forward, backward)), payload
+
+
+def _along(program: Program) -> tuple[Longs, Longs]:
+    """The inputs of compute ops by the program's stage graph."""
+    graph = program.details.graph
+    assert graph is not None
+    pairs: list[tuple[int, int]] = []
+    outputs = graph.outputs
+    for op in np.flatnonzero(_needing(program)).tolist():
+        kind = program.kind[op]
+        stage, microbatch = int(program.stage[op]), int(program.microbatch[op])
+        if kind == Kind.F:
+            pairs += [(op, activation(s, m)) for s, m in graph.sources(stage, microbatch)]
+        elif kind in (Kind.B, Kind.I):
+            pairs += [(op, gradient(s, microbatch)) for s in outputs[stage]]
+    made = np.array(pairs, np.int64).reshape(-1, 2)
+    return made[:, 0], made[:, 1]
 
 
 def _provided(program: Program) -> tuple[Longs, Longs, Longs, Longs]:
@@ -188,8 +212,8 @@ def _keys(program: Program, rank: Ints, payload: Longs) -> tuple[Longs, int]:
 
 
 def _unprepared(program: Program, rank: Ints) -> tuple[Longs, int]:
-    """(op, kind) rows of computes before the compute they build on, and how many
-    were compared."""
+    """(op, kind, microbatch) rows of computes before the compute they build on, and
+    how many were compared."""
     kind = program.kind
     needing = _needing(program)
     computes = np.flatnonzero((kind <= Kind.R) & (program.stage >= 0) & (program.microbatch >= 0))
@@ -206,6 +230,31 @@ def _unprepared(program: Program, rank: Ints) -> tuple[Longs, int]:
         later = np.flatnonzero(needing & np.isin(kind, after))
         compared += len(later)
         bad = later[first[key_of[later]] > later]
-        found.append(np.stack((bad, np.full(len(bad), int(before))), axis=1))
+        kinds = np.full(len(bad), int(before))
+        found.append(np.stack((bad, kinds, program.microbatch[bad]), axis=1))
+    if program.details.graph is not None:
+        slices, own = _out_of_slice_order(program, rank, needing)
+        found.append(slices)
+        compared += own
     rows = np.concatenate(found)
     return rows[np.argsort(rows[:, 0], kind="stable")], compared
+
+
+def _out_of_slice_order(program: Program, rank: Ints, needing: Bools) -> tuple[Longs, int]:
+    """Like `_unprepared`, for slices that need another slice of their sequence."""
+    graph = program.details.graph
+    assert graph is not None
+    ran: set[tuple[int, int, int, int]] = set()
+    rows: list[tuple[int, int, int]] = []
+    compared = 0
+    for op in np.flatnonzero(needing & (program.kind <= Kind.I)).tolist():
+        kind = int(program.kind[op])
+        where = int(rank[op]), kind, int(program.stage[op])
+        microbatch = int(program.microbatch[op])
+        before = graph.before(microbatch, backward=kind != Kind.F)
+        if before is not None:
+            compared += 1
+            if (*where, before) not in ran:
+                rows.append((op, kind, before))
+        ran.add((*where, microbatch))
+    return np.array(rows, np.int64).reshape(-1, 3), compared

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pipeproof.engines.events.ordering import Before, end_of, start_of
+from pipeproof.program.graph import chain
 from pipeproof.program.ops import COMPUTE, Kind, activation, gradient
 from pipeproof.program.programs import Program
 
@@ -23,7 +24,7 @@ class LaneNeeds:
 
     missing: tuple[tuple[int, int], ...]
     pending: tuple[tuple[int, int, int], ...]
-    unprepared: tuple[tuple[int, int], ...]
+    unprepared: tuple[tuple[int, int, int], ...]
     overtaking: tuple[tuple[int, int], ...]
     obligations: int
 
@@ -36,6 +37,8 @@ def lane_needs(program: Program, before: Before) -> LaneNeeds:
 class _Needs:
     def __init__(self, program: Program, before: Before) -> None:
         self.program, self.before = program, before
+        self.graph = program.details.graph or chain(program.stages)
+        self.outputs = self.graph.outputs
         self.kind = program.kind.tolist()
         self.stage, self.microbatch = program.stage.tolist(), program.microbatch.tolist()
         self.rank = [program.rank_of(op) for op in range(program.ops)]
@@ -71,7 +74,7 @@ class _Needs:
         self.providers.setdefault((self.rank[op], payload), []).append(op)
 
     def _wanted(self, op: int) -> Iterator[tuple[int, int] | int]:
-        """What op needs: payload ids, and (kind, -1) rows for earlier computes."""
+        """What op needs: payload ids, and (kind, microbatch) of earlier computes."""
         program, kind = self.program, self.kind[op]
         attributes = program.details.attributes.get(op)
         if attributes is not None and attributes.nodeps:
@@ -80,16 +83,19 @@ class _Needs:
         if kind in COMPUTE:
             if not (0 <= stage < program.stages and 0 <= microbatch < program.microbatches):
                 return
-            if kind == Kind.F and stage > 0:
-                yield activation(stage - 1, microbatch)
+            if kind == Kind.F:
+                yield from (activation(s, m) for s, m in self.graph.sources(stage, microbatch))
             if kind in (Kind.B, Kind.I):
-                yield (int(Kind.F), -1)
-                if stage < program.stages - 1:
-                    yield gradient(stage + 1, microbatch)
+                yield (int(Kind.F), microbatch)
+                yield from (gradient(s, microbatch) for s in self.outputs[stage])
             if kind == Kind.R:
-                yield (int(Kind.F), -1)
+                yield (int(Kind.F), microbatch)
             if kind == Kind.W:
-                yield (int(Kind.I), -1)
+                yield (int(Kind.I), microbatch)
+            if kind in (Kind.F, Kind.B, Kind.I):
+                before = self.graph.before(microbatch, backward=kind != Kind.F)
+                if before is not None:
+                    yield (kind, before)
         for row in program.rows_of(op):
             payload = int(program.messages.payload[row])
             if program.messages.send[row] and payload >= 0:
@@ -112,7 +118,7 @@ class _Needs:
             for want in self._wanted(op):
                 count += 1
                 if isinstance(want, tuple):
-                    key = (self.rank[op], want[0], self.stage[op], self.microbatch[op])
+                    key = (self.rank[op], want[0], self.stage[op], want[1])
                     providers = self.computes.get(key, [])
                 else:
                     if (self.rank[op], want) in self.program.details.held:
@@ -124,7 +130,7 @@ class _Needs:
                 if racing is not None:
                     overtaking.append((op, racing))
                 elif isinstance(want, tuple):
-                    unprepared.append((op, want[0]))
+                    unprepared.append((op, *want))
                 else:
                     poster = self._in_flight(op, want)
                     if poster is None:

@@ -104,12 +104,18 @@ def _provider(subject: Subject, op: int, payload: int) -> int | None:
 
 def _unprepared(subject: Subject) -> Iterator[Finding]:
     program, rows = subject.program, subject.holdings.unprepared
-    for kind in (Kind.F, Kind.I):
-        these = rows[rows[:, 1] == kind]
+    sliced = rows[:, 2] != program.microbatch[rows[:, 0]]
+    for kind, of_slices in (
+        (Kind.F, False),
+        (Kind.I, False),
+        (Kind.F, True),
+        (Kind.B, True),
+        (Kind.I, True),
+    ):
+        these = rows[(rows[:, 1] == kind) & (sliced == of_slices)]
         if not len(these):
             continue
-        op = int(these[0, 0])
-        stage, microbatch = int(program.stage[op]), int(program.microbatch[op])
+        op, stage, microbatch = int(these[0, 0]), int(program.stage[these[0, 0]]), int(these[0, 2])
         first = f"{stage}{LETTER[kind]}{microbatch}"
         after = np.flatnonzero(
             (program.kind == kind)
@@ -124,13 +130,22 @@ def _unprepared(subject: Subject) -> Iterator[Finding]:
             Verdict.ORDER,
             f"rank {subject.rank[op]} runs {op_text(program, op)} without {first}, which {then}",
             op,
-            Lacks(op, kind=int(kind)),
-            cause="Two ops are swapped."
-            if len(after)
-            else "The op it builds on is missing, or belongs to another microbatch.",
+            Lacks(op, kind=int(kind), microbatch=microbatch if of_slices else None),
+            cause=_unprepared_cause(of_slices, behind=bool(len(after))),
             count=len(these),
             where=[op, *after[:1].tolist()],
         )
+
+
+def _unprepared_cause(of_slices: bool, *, behind: bool) -> str:
+    if of_slices:
+        return (
+            "A slice's forward needs the keys and values of the slice before it, its "
+            "backward the gradients of those from the slice after it."
+        )
+    if behind:
+        return "Two ops are swapped."
+    return "The op it builds on is missing, or belongs to another microbatch."
 
 
 def _absent_resources(subject: Subject) -> Iterator[Finding]:

@@ -130,7 +130,7 @@ class Subject:
         return Holdings(
             missing=np.array(found.missing, np.int64).reshape(-1, 2),
             pending=np.array(found.pending, np.int64).reshape(-1, 3),
-            unprepared=np.array(found.unprepared, np.int64).reshape(-1, 2),
+            unprepared=np.array(found.unprepared, np.int64).reshape(-1, 3),
             obligations=found.obligations,
             overtaking=found.overtaking,
         )

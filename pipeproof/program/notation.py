@@ -43,7 +43,7 @@ def message_text(program: Program, row: int) -> str:
     m = program.messages
     send, payload = bool(m.send[row]), int(m.payload[row])
     verb = "SEND" if send else "RECV"
-    if payload < 0:
+    if payload < 0 or (program.details.graph is not None and not send):
         return f"{verb} {payload_name(program, payload)} {'to' if send else 'from'} {m.peer[row]}"
     stage, microbatch = stage_and_microbatch(payload)
     if is_gradient(payload):

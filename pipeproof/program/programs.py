@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from pipeproof.program.graph import StageGraph
 from pipeproof.program.transports import Transport
 
 if TYPE_CHECKING:
@@ -156,6 +157,7 @@ class Details:
     versions: str | None = None  # "fb-equal", or OBSERVED
     alias: Mapping[str, str] = field(default_factory=_nothing)  # accumulators sharing storage
     features: tuple[Feature, ...] = ()
+    graph: StageGraph | None = None  # of the stages; a chain where there is none
 
 
 def _extent(sorted_ops: Ints, op: int) -> tuple[int, int]:

@@ -37,8 +37,10 @@ class Schedule:
     ``attributes`` are those of an action, ``details`` what the program demands.
     ``recipe`` and ``transport`` are its producer's, taken where none is asked for;
     ``forward_only`` says whether it owes backwards, None where its ops tell.
-    ``cells`` says that line and column are a row and a cell of the input; where
-    they are not, only the line is shown and the column tells what overlaps.
+    ``other`` is the stage at the other end of each message, -1 where an action is
+    none; without it the stages are a chain. ``cells`` says that line and column are
+    a row and a cell of the input; where they are not, only the line is shown and
+    the column tells what overlaps.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Schedule:
     other_way: Bools | None = None
     attributes: Mapping[int, Attributes] = field(default_factory=dict)
     details: Details = field(default_factory=Details)
+    other: Ints | None = None
     cells: bool = True
     recipe: str = "torch"
     transport: str = "nccl"

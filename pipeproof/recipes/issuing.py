@@ -104,6 +104,8 @@ def _messages(schedule: Schedule, rows: NDArray[np.int64], op: Ints, rank: Ints)
     backward = schedule.backward[rows]
     # An activation goes up a stage and a gradient down; a receive looks back.
     neighbour = stage + np.where(send ^ backward, 1, -1).astype(np.int32)
+    if schedule.other is not None:
+        neighbour = schedule.other[rows]
     producer = np.where(send, stage, neighbour).astype(np.int64)
     payload = np.where(backward, gradient(producer, microbatch), activation(producer, microbatch))
     return Messages(
@@ -166,7 +168,7 @@ def _waits_as_torch(
     kind = schedule.kind
     # The first compute op of each (stage, microbatch, direction); later ones
     # are repeats, which torch runs without waiting again.
-    keys, size = dense(schedule.stage, np.maximum(schedule.microbatch, 0))
+    keys, size = dense(schedule.stage, np.maximum(_consumed(schedule), 0))
     wanting = np.flatnonzero(kind <= Kind.I)[::-1]
     consumer = np.full(2 * size, -1, np.int32)
     consumer[2 * keys[wanting] + (kind[wanting] != Kind.F)] = wanting
@@ -176,14 +178,28 @@ def _waits_as_torch(
     waiter = consumer[2 * keys[rows] + schedule.backward[rows]]
     # Neighbouring stages of one rank hand over locally and never wait.
     waited = received & (messages.peer != messages.rank) & (waiter > rows)
-    awaited = np.full(len(kind), -1, np.int32)  # by action; one receive each at most
-    awaited[waiter[waited]] = requests[waited]
-    waiting = np.flatnonzero(awaited >= 0)
-
+    if schedule.other is None:
+        # Of several receives for one op torch keeps the last.
+        awaited = np.full(len(kind), -1, np.int32)
+        awaited[waiter[waited]] = requests[waited]
+        waited = np.zeros(len(rows), np.bool_)
+        waited[awaited[awaited >= 0]] = True
     sent = messages.send
-    ops = np.concatenate((op[waiting], final[messages.rank[sent]].astype(np.int32)))
+    ops = np.concatenate((op[waiter[waited]], final[messages.rank[sent]].astype(np.int32)))
     order = np.argsort(ops, kind="stable")
-    return Waits(ops[order], np.concatenate((awaited[waiting], requests[sent]))[order])
+    return Waits(ops[order], np.concatenate((requests[waited], requests[sent]))[order])
+
+
+def _consumed(schedule: Schedule) -> Ints:
+    """The microbatch of each action; of a receive, that of the op it is for."""
+    graph = schedule.details.graph
+    if graph is None or not graph.feedback or schedule.other is None:
+        return schedule.microbatch
+    # A stage without inputs takes what the last stage made of the slice before.
+    first = np.array([not inputs for inputs in graph.inputs], np.bool_)
+    fed = (schedule.kind == Kind.RECV) & ~schedule.backward & first[schedule.stage]
+    consumed: Ints = schedule.microbatch + fed
+    return consumed
 
 
 def _issue_blocking(schedule: Schedule, transport: Transport, *, grouped: bool) -> Program:

@@ -38,6 +38,7 @@ class _Action(NamedTuple):
     line: int
     column: int
     source: int = -1  # its number in the schedule that is lowered
+    other: int = -1  # of a message: the stage at its other end
 
 
 _Cell = tuple[_Action, ...]
@@ -67,9 +68,9 @@ def lower_naively(schedule: Schedule) -> Schedule:
     for row in _cells(schedule):
         out: list[_Action] = []
         for cell in row:
-            out.extend(r for a in cell if (r := wires.receive(a)) is not None)
+            out.extend(r for a in cell for r in wires.receives(a))
             out.extend(cell)
-            out.extend(s for a in cell if (s := wires.send(a)) is not None)
+            out.extend(s for a in cell for s, _ in wires.sends(a))
         rows.append(out)
     return _from_rows(schedule, rows)
 
@@ -99,7 +100,7 @@ def _cells(schedule: Schedule) -> list[list[_Cell]]:
 
 def _from_rows(schedule: Schedule, rows: list[list[_Action]]) -> Schedule:
     flat = [action for row in rows for action in row]
-    kind, stage, microbatch, backward, line, column, source = zip(*flat, strict=True)
+    kind, stage, microbatch, backward, line, column, source, other = zip(*flat, strict=True)
     attributes = {
         number: schedule.attributes[action]
         for number, action in enumerate(source)
@@ -119,6 +120,7 @@ def _from_rows(schedule: Schedule, rows: list[list[_Action]]) -> Schedule:
         first=tuple(first),
         lists_communication=True,
         attributes=attributes,
+        other=None if schedule.details.graph is None else np.array(other, np.int32),
     )
 
 
@@ -182,11 +184,17 @@ def _with_reduction(row: list[_Cell], schedule: Schedule) -> Iterator[_Cell]:
 # --- sends and receives -------------------------------------------------------
 
 
+_Place = tuple[int, int]
+"""A stage and a microbatch."""
+
+
 class _Wires:
-    """Which message an action's output leaves by, and which brings its input."""
+    """Which messages an action's output leaves by, and which bring its inputs."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.stages = schedule.stages
+        self.graph = schedule.details.graph
+        self.outputs = () if self.graph is None else self.graph.outputs
         host: list[int] = schedule.host.tolist()
         # By way: the host of each stage.
         self.hosts = [host, host]
@@ -203,37 +211,63 @@ class _Wires:
         )
         self.produced = {(k in BACKWARDS, s, m) for k, s, m in keys if k != W}
 
-    def host(self, stage: int, microbatch: int) -> int:
+    def host(self, place: _Place) -> int:
         """The rank that runs the microbatch on the stage."""
+        stage, microbatch = place
         way = 0 <= microbatch < len(self.other_way) and self.other_way[microbatch]
         return self.hosts[way][stage]
 
-    def _elsewhere(self, a: _Action, other: int) -> bool:
-        return 0 <= other < self.stages and self.host(other, a.microbatch) not in (
-            -1,
-            self.host(a.stage, a.microbatch),
-        )
-
-    def send(self, a: _Action) -> _Action | None:
-        """The send that follows ``a``, if its output goes to another rank."""
+    def sources(self, a: _Action) -> list[_Place]:
+        """Where the outputs are made that ``a`` takes."""
         backward = a.kind in BACKWARDS
         if a.kind != F and not backward:
-            return None
-        if not self._elsewhere(a, a.stage + (-1 if backward else 1)):
-            return None
-        return _Action(Kind.SEND, a.stage, a.microbatch, backward, a.line, a.column)
-
-    def receive(self, a: _Action) -> _Action | None:
-        """The receive that must precede ``a``, if another rank makes its input."""
-        backward = a.kind in BACKWARDS
-        if a.kind != F and not backward:
-            return None
+            return []
+        if self.graph is not None and 0 <= a.stage < self.stages:
+            if backward:
+                return [(s, a.microbatch) for s in self.outputs[a.stage]]
+            return self.graph.sources(a.stage, a.microbatch)
         source = a.stage + (1 if backward else -1)
-        if not self._elsewhere(a, source):
-            return None
-        if (backward, source, a.microbatch) not in self.produced:
-            return None  # nobody makes it: the order check says so
-        return _Action(Kind.RECV, a.stage, a.microbatch, backward, a.line, a.column)
+        return [(source, a.microbatch)] if 0 <= source < self.stages else []
+
+    def targets(self, a: _Action) -> list[_Place]:
+        """Where the output of ``a`` is taken."""
+        backward = a.kind in BACKWARDS
+        if a.kind != F and not backward:
+            return []
+        if self.graph is not None and 0 <= a.stage < self.stages:
+            if backward:
+                return [(s, a.microbatch) for s in self.graph.inputs[a.stage]]
+            return self.graph.targets(a.stage, a.microbatch)
+        target = a.stage + (-1 if backward else 1)
+        return [(target, a.microbatch)] if 0 <= target < self.stages else []
+
+    def _elsewhere(self, a: _Action, other: _Place) -> bool:
+        return self.host(other) not in (-1, self.host((a.stage, a.microbatch)))
+
+    def sends(self, a: _Action) -> list[tuple[_Action, _Place]]:
+        """The sends that follow ``a``, each with where it is taken on another rank."""
+        backward = a.kind in BACKWARDS
+        where = a.line, a.column
+        return [
+            (_Action(Kind.SEND, a.stage, a.microbatch, backward, *where, other=target[0]), target)
+            for target in self.targets(a)
+            if self._elsewhere(a, target)
+        ]
+
+    def receives(self, a: _Action) -> list[_Action]:
+        """The receives that must precede ``a``, of what other ranks make. What nobody
+        makes has none: the order check says so."""
+        backward = a.kind in BACKWARDS
+        return [
+            receipt(a.stage, source, backward, a.line, a.column)
+            for source in self.sources(a)
+            if self._elsewhere(a, source) and (backward, *source) in self.produced
+        ]
+
+
+def receipt(stage: int, source: _Place, backward: bool, line: int, column: int) -> _Action:
+    """The receive, for ``stage``, of what is made at ``source``."""
+    return _Action(Kind.RECV, stage, source[1], backward, line, column, other=source[0])
 
 
 class _Router:
@@ -244,57 +278,50 @@ class _Router:
         self.cells = cells
         self.rows: list[list[_Action]] = [[] for _ in cells]
         self.at = [0] * len(cells)
-        # (backward, stage, microbatch) of receives placed anywhere, and of
-        # outputs made; a stage's neighbours tell which rank that concerns.
-        self.received: set[tuple[bool, int, int]] = set()
-        self.made: set[tuple[bool, int, int]] = set()
+        # Receives placed anywhere, by (backward, source, target), and outputs made,
+        # by (backward, source).
+        self.received: set[tuple[bool, _Place, _Place]] = set()
+        self.made: set[tuple[bool, _Place]] = set()
         # Receives put before their op although nobody had sent yet.
-        self.early: set[tuple[bool, int, int]] = set()
+        self.early: set[tuple[bool, _Place, _Place]] = set()
         # The consumer's cell, for the place of a receive.
-        self.cell_of: dict[tuple[bool, int, int], _Action] = {}
+        self.cell_of: dict[tuple[bool, _Place], _Action] = {}
         for row in cells:
             for cell in row:
                 for a in cell:
                     if a.kind in (F, B, I):
-                        key = (a.kind != F, a.stage, a.microbatch)
-                        self.cell_of.setdefault(key, a)
+                        self.cell_of.setdefault((a.kind != F, (a.stage, a.microbatch)), a)
 
-    def _ready(self, a: _Action) -> bool:
-        backward = a.kind in BACKWARDS
-        if a.kind != F and not backward:
+    def _there(self, a: _Action, source: _Place) -> bool:
+        """Whether an input of ``a`` is made here or received."""
+        backward, place = a.kind in BACKWARDS, (a.stage, a.microbatch)
+        if (backward, source, place) in self.received:
             return True
-        source = a.stage + (1 if backward else -1)
-        if not 0 <= source < self.wires.stages:
-            return True
-        if (backward, a.stage, a.microbatch) in self.received:
-            return True
-        host = self.wires.host
-        here = host(source, a.microbatch) == host(a.stage, a.microbatch)
-        return here and (backward, source, a.microbatch) in self.made
+        here = self.wires.host(source) == self.wires.host(place)
+        return here and (backward, source) in self.made
 
     def _place(self, rank: int, cell: _Cell) -> None:
         row = self.rows[rank]
         row.extend(cell)
         for a in cell:
             if a.kind == F or a.kind in BACKWARDS:
-                self.made.add((a.kind in BACKWARDS, a.stage, a.microbatch))
-            sent = self.wires.send(a)
-            if sent is not None:
+                self.made.add((a.kind in BACKWARDS, (a.stage, a.microbatch)))
+            for sent, target in self.wires.sends(a):
                 row.append(sent)
-                self._place_receive(a)
+                self._place_receive(a, target)
 
-    def _place_receive(self, a: _Action) -> None:
+    def _place_receive(self, a: _Action, target: _Place) -> None:
         backward = a.kind in BACKWARDS
-        stage = a.stage + (-1 if backward else 1)
-        key = (backward, stage, a.microbatch)
+        source = a.stage, a.microbatch
+        key = backward, source, target
         if key in self.early:
             self.early.discard(key)  # already put before its op
             return
         self.received.add(key)
-        consumer = self.cell_of.get(key)
+        consumer = self.cell_of.get((backward, target))
         line, column = (consumer.line, consumer.column) if consumer else (0, 0)
-        row = self.rows[self.wires.host(stage, a.microbatch)]
-        row.append(_Action(Kind.RECV, stage, a.microbatch, backward, line, column))
+        row = self.rows[self.wires.host(target)]
+        row.append(receipt(target[0], source, backward, line, column))
 
     def route(self) -> list[list[_Action]]:
         left = [r for r in range(len(self.cells)) if self.cells[r]]
@@ -302,7 +329,7 @@ class _Router:
             progress = False
             for rank in left:
                 cell = self.cells[rank][self.at[rank]]
-                if all(self._ready(a) for a in cell):
+                if all(self._there(a, s) for a in cell for s in self.wires.sources(a)):
                     self._place(rank, cell)
                     self.at[rank] += 1
                     progress = True
@@ -315,13 +342,13 @@ class _Router:
     def _force(self, rank: int) -> None:
         cell = self.cells[rank][self.at[rank]]
         for a in cell:
-            if self._ready(a):
-                continue
-            receive = self.wires.receive(a)
-            if receive is not None:
-                key = (receive.backward, a.stage, a.microbatch)
-                self.received.add(key)
-                self.early.add(key)
-                self.rows[rank].append(receive)
+            place = a.stage, a.microbatch
+            for receive in self.wires.receives(a):
+                source = receive.other, receive.microbatch
+                if not self._there(a, source):
+                    key = (receive.backward, source, place)
+                    self.received.add(key)
+                    self.early.add(key)
+                    self.rows[rank].append(receive)
         self._place(rank, cell)
         self.at[rank] += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from pipeproof.program.graph import StageGraph
 from pipeproof.program.notation import message_text, op_text, payload_name
 from pipeproof.program.ops import COMPUTE, LETTER, SHARDING, Kind, activation, gradient
 from pipeproof.program.programs import Program
@@ -240,12 +241,14 @@ def data_needs(program: Program, op: int) -> tuple[set[int], set[Compute]]:
     kind, stage, microbatch = own.kind, own.stage, own.microbatch
     if attributes_of(program, op).nodeps:
         return payloads, computes
-    if kind == Kind.F and stage > 0 and microbatch >= 0:
+    if kind == Kind.F and stage > 0 and microbatch >= 0 and program.details.graph is None:
         payloads.add(activation(stage - 1, microbatch))
     if kind in (Kind.B, Kind.I):
         computes.add(Compute(Kind.F, stage, microbatch))
         if stage != program.stages - 1 and stage >= -1 and microbatch >= 0:
             payloads.add(gradient(stage + 1, microbatch))
+    if program.details.graph is not None:
+        _graph_needs(program.details.graph, own, payloads, computes)
     if kind == Kind.W:
         computes.add(Compute(Kind.I, stage, microbatch))
     if kind == Kind.R:
@@ -255,6 +258,28 @@ def data_needs(program: Program, op: int) -> tuple[set[int], set[Compute]]:
         if program.messages.send[row] and payload >= 0:  # named payloads are free
             payloads.add(payload)
     return payloads, computes
+
+
+def _graph_needs(
+    graph: StageGraph, own: Compute, payloads: set[int], computes: set[Compute]
+) -> None:
+    """Replace what a chain needs by what the stage graph says."""
+    kind, stage, microbatch = own.kind, own.stage, own.microbatch
+    if not 0 <= stage < len(graph.inputs) or microbatch < 0:
+        return
+    part = microbatch % graph.slices
+    if kind == Kind.F:
+        payloads |= {activation(source, microbatch) for source in graph.inputs[stage]}
+        if graph.feedback and not graph.inputs[stage] and part:
+            payloads.add(activation(len(graph.inputs) - 1, microbatch - 1))
+        if graph.carried and part:
+            computes.add(Compute(kind, stage, microbatch - 1))
+    elif kind in (Kind.B, Kind.I):
+        payloads.clear()
+        takers = [s for s, inputs in enumerate(graph.inputs) if stage in inputs]
+        payloads |= {gradient(taker, microbatch) for taker in takers}
+        if graph.carried and part < graph.slices - 1:
+            computes.add(Compute(kind, stage, microbatch + 1))
 
 
 def _lacks(program: Program, claim: Lacks, moves: tuple[int, ...]) -> str | None:
@@ -269,7 +294,8 @@ def _lacks(program: Program, claim: Lacks, moves: tuple[int, ...]) -> str | None
             return f"When {text} is reached, its rank has {name}."
     elif claim.kind is not None:
         stage, microbatch = int(program.stage[claim.op]), int(program.microbatch[claim.op])
-        first = Compute(claim.kind, stage, microbatch)
+        of = microbatch if claim.microbatch is None else claim.microbatch
+        first = Compute(claim.kind, stage, of)
         if first not in computes:
             return f"{text} does not need {_compute_text(first)}."
         if first in ledger.ran:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, overload
+from typing import Any, TypedDict, Unpack, overload
 
 from pipeproof.errors import InputError
 from pipeproof.program.ops import MAX_ID
@@ -36,8 +36,11 @@ class Definition:
     ``valid`` is None for sizes that the schedule is meant for and otherwise says
     what they must be. ``stash`` says that a backward uses the weights of its
     forward, whatever was stepped in between. ``slices`` names the size that says
-    into how many slices every sequence is cut. ``forward_only`` is for inference:
-    no backward is owed.
+    into how many slices every sequence is cut: a forward needs the slice before it
+    on its stage, a backward the slice after; with ``feedback`` the first stage takes
+    what the last one made of the slice before (generation). ``graph``, a function
+    of the sizes, gives the inputs of each stage where stages are no chain.
+    ``forward_only`` is for inference: no backward is owed.
     """
 
     name: str
@@ -52,6 +55,8 @@ class Definition:
     valid: Callable[..., str | None] | None = None
     stash: bool = False
     slices: str | None = None
+    feedback: bool = False
+    graph: Callable[..., Mapping[int, Sequence[int]]] | None = None
     forward_only: bool = False
     file: str = ""
     line: int = 0
@@ -151,70 +156,67 @@ def evaluated(function: Callable[..., Any], known: Mapping[str, Any]) -> Any:
     return function(**{name: known[name] for name in wanted if name in known})
 
 
+class _Fields(TypedDict, total=False):
+    """What ``@schedule`` takes: fields of `Definition`."""
+
+    name: str
+    placement: str | Placement
+    claims: Iterable[Claim]
+    grid: Mapping[str, Iterable[int]]
+    recipe: str
+    transport: str
+    paper: str
+    valid: Callable[..., str | None]
+    stash: bool
+    slices: str
+    feedback: bool
+    graph: Callable[..., Mapping[int, Sequence[int]]]
+    forward_only: bool
+
+
 @overload
 def schedule(function: Callable[..., Any], /) -> Definition: ...
 
 
 @overload
-def schedule(
-    *,
-    name: str | None = None,
-    placement: str | Placement = LOOPED,
-    claims: Iterable[Claim] = (),
-    grid: Mapping[str, Iterable[int]] | None = None,
-    recipe: str = "torch",
-    transport: str = "nccl",
-    paper: str = "",
-    valid: Callable[..., str | None] | None = None,
-    stash: bool = False,
-    slices: str | None = None,
-    forward_only: bool = False,
-) -> Callable[[Callable[..., Any]], Definition]: ...
+def schedule(**fields: Unpack[_Fields]) -> Callable[[Callable[..., Any]], Definition]: ...
 
 
 def schedule(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    placement: str | Placement = LOOPED,
-    claims: Iterable[Claim] = (),
-    grid: Mapping[str, Iterable[int]] | None = None,
-    recipe: str = "torch",
-    transport: str = "nccl",
-    paper: str = "",
-    valid: Callable[..., str | None] | None = None,
-    stash: bool = False,
-    slices: str | None = None,
-    forward_only: bool = False,
+    function: Callable[..., Any] | None = None, /, **fields: Any
 ) -> Definition | Callable[[Callable[..., Any]], Definition]:
     """Make a definition of a function: ``@schedule`` or ``@schedule(name=..., ...)``.
 
-    The first line of the function's docstring is its title. The keywords are the
-    fields of `Definition`; ``grid`` gives, for each size, the values to check.
+    The keywords are the fields of `Definition`; ``placement`` may be a name, and
+    ``grid`` gives, for each size, the values to check. The first line of the
+    function's docstring is its title.
     """
-
-    def define(function: Callable[..., Any]) -> Definition:
-        if isinstance(placement, str) and placement not in PLACEMENTS:
+    unknown = next((name for name in fields if name not in _Fields.__annotations__), None)
+    if unknown is not None:
+        known = ", ".join(_Fields.__annotations__)
+        raise TypeError(f"@schedule has no {unknown}; expected {known}")
+    placement = fields.get("placement", LOOPED)
+    if isinstance(placement, str):
+        if placement not in PLACEMENTS:
             known = ", ".join(PLACEMENTS)
             raise ValueError(f"found the placement {placement!r}; expected {known}")
+        placement = PLACEMENTS[placement]
+
+    def define(function: Callable[..., Any]) -> Definition:
         code = function.__code__
+        own = {
+            "name": function.__name__.replace("_", "-"),
+            **fields,
+            "placement": placement,
+            "claims": tuple(fields.get("claims", ())),
+            "grid": {size: tuple(v) for size, v in fields.get("grid", {}).items()},
+        }
         return Definition(
-            name=name or function.__name__.replace("_", "-"),
             function=function,
             title=(inspect.getdoc(function) or "").partition("\n")[0],
-            placement=PLACEMENTS[placement] if isinstance(placement, str) else placement,
-            claims=tuple(claims),
-            grid={size: tuple(values) for size, values in (grid or {}).items()},
-            recipe=recipe,
-            transport=transport,
-            paper=paper,
-            valid=valid,
-            stash=stash,
-            slices=slices,
-            forward_only=forward_only,
             file=code.co_filename,
             line=code.co_firstlineno,
+            **own,
         )
 
     return define if function is None else define(function)

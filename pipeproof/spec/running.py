@@ -20,11 +20,12 @@ import numpy as np
 
 from pipeproof.errors import InputError
 from pipeproof.formats.torch_csv import read_actions
+from pipeproof.program.graph import StageGraph
 from pipeproof.program.ops import COMPUTE, MAX_ID, Kind
 from pipeproof.program.programs import OBSERVED, Attributes, Details
 from pipeproof.program.schedules import Schedule
 from pipeproof.spec.claims import update_rule
-from pipeproof.spec.definition import RANK, Definition, Sizes, spelled
+from pipeproof.spec.definition import RANK, Definition, Sizes, evaluated, spelled
 from pipeproof.spec.ops import Op, Together
 from pipeproof.spec.orders import Order
 
@@ -305,10 +306,41 @@ class _Builder:
             other_way=other_way,
             attributes=self.attributes,
             details=Details(
-                groups=self.groups, versions=self._versions() if self.updates else None
+                groups=self.groups,
+                versions=self._versions() if self.updates else None,
+                graph=self._graph(),
             ),
             cells=False,
         )
+
+    def _graph(self) -> StageGraph | None:
+        """The stage graph; None where it is a chain without slices."""
+        own = self.definition
+        if own.graph is None and self.slices == 1:
+            return None
+        inputs: list[tuple[int, ...]] = [(s - 1,) if s else () for s in range(self.stages)]
+        if own.graph is not None:
+            given = evaluated(own.graph, self.sizes)
+            for stage in range(self.stages):
+                inputs[stage] = self._inputs(stage, given.get(stage, ()))
+        return StageGraph(
+            tuple(inputs),
+            slices=self.slices,
+            carried=own.slices is not None,
+            feedback=own.feedback,
+        )
+
+    def _inputs(self, stage: int, given: Iterable[int]) -> tuple[int, ...]:
+        inputs = tuple(sorted(set(given)))
+        wrong = [s for s in inputs if not (isinstance(s, int) and 0 <= s < stage)]
+        if wrong:
+            raise InputError(
+                f"the graph of {self.definition.name} feeds stage {stage} from {wrong[0]!r}; "
+                f"expected stages below {stage}",
+                cause="Number the stages so that each comes after its inputs.",
+                line=self.definition.line or None,
+            )
+        return inputs
 
     def _versions(self) -> str:
         """A backward must meet its forward's weights, unless the schedule says of
