@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from pipeproof.checks.closure import Change, Closure, closure
@@ -21,11 +21,16 @@ class RankPeak:
     held: tuple[int, ...]
 
 
-def rank_peaks(program: Program, before: Before) -> list[RankPeak]:
-    """The peak of every rank."""
+def rank_peaks(
+    program: Program, before: Before, units: Callable[[int], int] | None = None
+) -> list[RankPeak]:
+    """The peak of every rank.
+
+    ``units(stage)`` is what a live activation of a stage counts, 1 unless given.
+    """
     peaks = []
     for rank in range(program.ranks):
-        changes = list(_changes(program, rank))
+        changes = list(_changes(program, rank, units or (lambda stage: 1)))
         found = closure(changes, before)
         forced = {c.op for c in found.chosen if c.units < 0}
         # Each lane may run up to the first op whose end would free something that
@@ -43,7 +48,7 @@ def _op_at(program: Program, change: Change) -> int:
     return program.lanes[chain - 1].first + position // 2
 
 
-def _changes(program: Program, rank: int) -> Iterator[Change]:
+def _changes(program: Program, rank: int, units_of: Callable[[int], int]) -> Iterator[Change]:
     """What the rank's ops allocate at their start and free at their end, or at the
     end of whoever waits for them."""
     attributes = program.details.attributes
@@ -74,8 +79,8 @@ def _changes(program: Program, rank: int) -> Iterator[Change]:
         kind = program.kind[op]
         cell = (int(program.stage[op]), int(program.microbatch[op]))
         if kind == Kind.F:
-            yield Change(op, start_of(program, op), 1)
+            yield Change(op, start_of(program, op), units_of(cell[0]))
             if program.forward_only:
-                yield Change(op, end_of(program, op), -1)
+                yield Change(op, end_of(program, op), -units_of(cell[0]))
         elif kind == Kind.B or (kind == Kind.W and cell not in whole):
-            yield Change(op, end_of(program, op), -1)
+            yield Change(op, end_of(program, op), -units_of(cell[0]))

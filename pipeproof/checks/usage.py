@@ -61,7 +61,7 @@ def unit_of(program: Program) -> str:
 
 def _changes(program: Program, rank: Ints) -> tuple[Longs, Longs]:
     """What each op takes before it runs, and what it gives back after."""
-    return _allocated(program, rank) if program.allocates else _activations(program, rank)
+    return _allocated(program, rank) if program.allocates else activations(program, rank)
 
 
 def _allocated(program: Program, rank: Ints) -> tuple[Longs, Longs]:
@@ -108,8 +108,10 @@ def memory_events(program: Program) -> Iterator[tuple[int, Allocated, Names, Nam
         yield op, a.alloc if a else (), freed, tuple(waited.get(op, ()))
 
 
-def _activations(program: Program, rank: Ints) -> tuple[Longs, Longs]:
-    """A forward adds the activation if it is not there, a B or W takes it away if it is.
+def activations(program: Program, rank: Ints) -> tuple[Longs, Longs]:
+    """What each op takes and gives back, in live activations.
+
+    A forward adds the activation if it is not there, a B or W takes it away if it is.
 
     Where no backward will ever ask for it, it is gone when the forward has run.
     """

@@ -9,11 +9,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeproof.cli import options
+from pipeproof.cli.costs import cost_model
 from pipeproof.cli.crash import report_crash
 from pipeproof.cli.progress import progress_bar
 from pipeproof.cli.reading import (
@@ -28,14 +29,18 @@ from pipeproof.cli.reading import (
 from pipeproof.errors import InputError
 from pipeproof.formats.sources import NAMED, Failure, Source
 from pipeproof.judge.options import Options
-from pipeproof.program.costs import Costs, parse_costs
 from pipeproof.program.transports import Transport
 from pipeproof.report import outcome
 from pipeproof.verdict import Report, Status
 
 if TYPE_CHECKING:
+    from pipeproof.program.programs import Program
     from pipeproof.program.schedules import Schedule
+    from pipeproof.report.style import Style
     from pipeproof.spec.definition import Definition
+
+EXPLAINED = 50_000
+"""Up to so many ops a JSON report has a critical path without being asked for it."""
 
 CHECK_NAMES = (
     "coverage",
@@ -93,14 +98,11 @@ def _parse_budget(text: str) -> dict[int | None, int]:
 @options.SIZE
 @options.TIME_LIMIT
 @options.NOTATION
-@click.option(
-    "--cost",
-    default="F=1,I=1,W=1,comm=0",
-    show_default=True,
-    metavar="TIMES",
-    callback=options.parsed(parse_costs),
-    help="Time of each letter, and a message's latency.",
-)
+@options.COST
+@options.COSTS
+@options.TIMING
+@options.PER_RANK
+@click.option("--explain-time", is_flag=True, help="Say what holds the step back.")
 @click.option(
     "--format",
     "output",
@@ -125,7 +127,11 @@ def command(
     more_sizes: dict[str, int],
     time_limit: float,
     notation: str,
-    cost: Costs,
+    cost: Mapping[str, Any] | None,
+    costs_file: str | None,
+    timing: str,
+    per_rank: bool,
+    explain_time: bool,
     output: str,
     quiet: bool,
 ) -> int:
@@ -143,13 +149,19 @@ def command(
     gc.disable()
     if not files:
         raise click.UsageError("no FILE given; expected files, folders, or - for standard input")
+    costs = cost_model(cost, costs_file)
+    if costs is None:
+        return outcome.BAD_INPUT
     wishes = Options(
         transport=transport,
         recipe=recipe,
         only=only,
         budget=budget or {},
         activation_bytes=activation_bytes,
-        costs=cost,
+        costs=costs,
+        timing=timing,
+        per_rank=per_rank,
+        explained=sys.maxsize if explain_time else EXPLAINED if output == "json" else 0,
     )
     reading = Reading(
         sizes=options.sizes_of(stages, microbatches, chunks, more_sizes),
@@ -157,16 +169,17 @@ def command(
         fixed=fixed,
         time_limit=time_limit,
     )
-    reports = list(_reports(files, format_, reading, wishes))
-    if reports and all(r.error is not None and r.error.get("empty") for r in reports):
-        reports = []
-    click.echo(_rendered(reports, output, quiet=quiet), nl=False)
-    return outcome.exit_status(reports)
+    found = list(reports(files, format_, reading, wishes))
+    if found and all(r.error is not None and r.error.get("empty") for r in found):
+        found = []
+    click.echo(_rendered(found, output, quiet=quiet, explained=explain_time), nl=False)
+    return outcome.exit_status(found)
 
 
-def _reports(
+def reports(
     files: tuple[str, ...], format_: str | None, reading: Reading, wishes: Options
 ) -> Iterator[Report]:
+    """A report on every target; what cannot be read is one too, and complained of at once."""
     for item in sources(files, format_):
         if isinstance(item, Failure):
             yield _failed(item.file, item.error, empty=_is_empty_folder(item))
@@ -205,7 +218,7 @@ def _judged(source: Source, reading: Reading, wishes: Options) -> Iterator[Repor
 def _judged_definitions(source: Source, reading: Reading, wishes: Options) -> Iterator[Report]:
     from pipeproof.judge.definitions import judge_definition
 
-    def run(definition: Definition, sizes: dict[str, int]) -> Schedule:
+    def run(definition: Definition, sizes: dict[str, int]) -> Schedule | Program:
         schedule = run_at(definition, sizes, reading.time_limit)
         _require_ranks(wishes.budget, schedule.ranks)
         return schedule
@@ -258,19 +271,24 @@ def _failed(file: str, error: InputError, *, empty: bool = False) -> Report:
     )
 
 
-def _rendered(reports: list[Report], output: str, *, quiet: bool) -> str:
+def _rendered(reports: list[Report], output: str, *, quiet: bool, explained: bool) -> str:
     if output == "json":
         from pipeproof.report.json import render as render_json
 
         return render_json(reports)
-    from pipeproof.report.style import Style
     from pipeproof.report.text import render as render_text
+
+    return render_text(reports, text_style(), quiet=quiet, explained=explained)
+
+
+def text_style() -> Style:
+    """How text looks on standard output."""
+    from pipeproof.report.style import Style
 
     out = sys.stdout if sys.stdout is not None else io.StringIO()  # None where it was closed
     terminal = out.isatty() and os.environ.get("TERM") != "dumb"
     encoding = (getattr(out, "encoding", None) or "ascii").lower()
-    style = Style(
+    return Style(
         colour=terminal and not os.environ.get("NO_COLOR"),
         unicode=encoding.replace("-", "").startswith("utf"),
     )
-    return render_text(reports, style, quiet=quiet)

@@ -25,6 +25,10 @@ COMMANDS = {
         "pipeproof.cli.check",
         "Check schedules and programs: holds, violated or undetermined.",
     ),
+    "compare": (
+        "pipeproof.cli.compare",
+        "Put schedules side by side: verdict, time, memory, messages.",
+    ),
     "convert": (
         "pipeproof.cli.convert",
         "Write what a file holds as a program in JSON, or as a torch CSV.",

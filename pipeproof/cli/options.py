@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from pipeproof.formats.sources import FORMATS
+from pipeproof.program.costs import parse_fields
 from pipeproof.program.ops import MAX_ID
 from pipeproof.program.transports import PRESETS, parse_transport
 
@@ -106,4 +107,30 @@ NOTATION = click.option(
     default="current",
     show_default=True,
     help="older: B is the input gradient and BW the full backward.",
+)
+COST = click.option(
+    "--cost",
+    metavar="TIMES",
+    callback=parsed(parse_fields),
+    help="Time of each letter, a message's latency, and every key of a costs file: "
+    "F=2,B=3,comm=0.5; F=1:2:1 lists stages. Default: F=1,I=1,W=1,comm=0.",
+)
+COSTS = click.option(
+    "--costs",
+    "costs_file",
+    metavar="FILE",
+    help="Cost model in TOML or JSON; --cost overrides it.",
+)
+TIMING = click.option(
+    "--timing",
+    type=click.Choice(("compute", "recipe")),
+    default="compute",
+    show_default=True,
+    help="compute: the compute order, messages as pure delays. recipe: streams, batches and "
+    "blocking count.",
+)
+PER_RANK = click.option(
+    "--per-rank",
+    is_flag=True,
+    help="Costs are of all that a rank hosts: each of its v stages takes a v-th.",
 )

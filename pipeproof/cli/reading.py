@@ -96,12 +96,14 @@ def definitions(source: Source, reading: Reading) -> list[Definition]:
         return load(decode(source.data), source.file)
 
 
-def at_sizes(definition: Definition, reading: Reading) -> Schedule:
+def at_sizes(definition: Definition, reading: Reading) -> Schedule | Program:
     """A definition's schedule at the sizes that were given."""
     return run_at(definition, definition.sizes(reading.sizes), reading.time_limit)
 
 
-def run_at(definition: Definition, sizes: Mapping[str, int], time_limit: float) -> Schedule:
+def run_at(
+    definition: Definition, sizes: Mapping[str, int], time_limit: float
+) -> Schedule | Program:
     """A definition's schedule at these sizes, within the time limit."""
     from pipeproof.spec.definition import spelled
     from pipeproof.spec.running import run

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from pipeproof.program.costs import Costs
+from pipeproof.program.costs import Costs, plain
 from pipeproof.program.ops import Kind
+from pipeproof.program.programs import Program
 from pipeproof.program.schedules import Schedule
 from pipeproof.spec.claims import BUBBLES, Claim
 from pipeproof.spec.definition import RANK, Definition, Sizes, evaluated, spelled
@@ -51,7 +52,7 @@ class _Outcome:
 def claims_result(
     definition: Definition,
     sizes: Sizes,
-    schedule: Schedule,
+    schedule: Schedule | Program,
     report: Report,
     costs: Costs,
     judge: Judge,
@@ -82,14 +83,16 @@ def claims_result(
 
 
 def _known(sizes: Sizes, costs: Costs) -> dict[str, Any]:
-    letters = {kind.name: costs.of(kind) for kind in (Kind.F, Kind.I, Kind.W, Kind.B, Kind.R)}
-    return {**sizes, **letters, "comm": costs.comm}
+    letters = {
+        kind.name: plain(costs.of(kind)) for kind in (Kind.F, Kind.I, Kind.W, Kind.B, Kind.R)
+    }
+    return {**sizes, **letters, "comm": plain(costs.delay(0))}
 
 
 def _outcome(
     claim: Claim,
     known: Mapping[str, Any],
-    schedule: Schedule,
+    schedule: Schedule | Program,
     report: Report,
     costs: Costs,
     judge: Judge,
@@ -157,11 +160,19 @@ def _evidence(report: Report) -> Mapping[str, Any]:
 
 
 def _bounded(
-    claim: Claim, known: Mapping[str, Any], schedule: Schedule, report: Report, costs: Costs
+    claim: Claim,
+    known: Mapping[str, Any],
+    schedule: Schedule | Program,
+    report: Report,
+    costs: Costs,
 ) -> _Outcome:
     figures = list(_figures(claim, schedule, report))
     relation = "=" if claim.equal else "at most"
     text = f"{claim.title} {relation} {formula(claim, known)}"
+    if claim.figure in ("makespan", *BUBBLES) and not (costs.uniform and costs.uniform_delay):
+        return _Outcome(
+            claim, Status.UNDETERMINED, f"{text}: it is for stages that all take the same time"
+        )
     if not figures:
         return _Outcome(claim, Status.UNDETERMINED, f"{text}: it could not be measured")
     for rank, found in figures:
@@ -189,7 +200,7 @@ def _bounded(
 
 
 def _figures(
-    claim: Claim, schedule: Schedule, report: Report
+    claim: Claim, schedule: Schedule | Program, report: Report
 ) -> Iterator[tuple[int | None, float]]:
     """(rank or None, value) of what a claim is about."""
     metrics = report.metrics

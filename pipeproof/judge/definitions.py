@@ -8,16 +8,20 @@ from dataclasses import dataclass, replace
 from pipeproof.errors import InputError
 from pipeproof.judge.claims import NAME as CLAIMS
 from pipeproof.judge.claims import claim_text, claims_result
-from pipeproof.judge.judge import EnginesDisagree, judge_schedule
+from pipeproof.judge.judge import EnginesDisagree, judge_program, judge_schedule
+from pipeproof.judge.metrics import costs_of
 from pipeproof.judge.options import Options
+from pipeproof.program.programs import Program
 from pipeproof.program.schedules import Schedule
 from pipeproof.program.transports import parse_transport
 from pipeproof.recipes import issuing
 from pipeproof.replay.confirm import confirm
+from pipeproof.replay.measure import simple
 from pipeproof.spec.definition import Definition, Sizes, spelled
-from pipeproof.verdict import CheckResult, Finding, Report, Status, TransportRow
+from pipeproof.verdict import CheckResult, Finding, Measured, Report, Status, TransportRow
 
-Run = Callable[[Definition, Sizes], Schedule]
+Made = Schedule | Program
+Run = Callable[[Definition, Sizes], Made]
 """Runs a definition at given sizes; InputError where it fails."""
 
 Progress = Callable[[Iterable[Sizes], int], Iterable[Sizes]]
@@ -72,26 +76,28 @@ def _points(definition: Definition, given: Mapping[str, int]) -> list[Sizes]:
 
 
 def _judged(file: str, definition: Definition, sizes: Sizes, options: Options, run: Run) -> Report:
-    schedule = run(definition, sizes)
-    asks = definition.claims and (not options.only or CLAIMS in options.only)
-    if options.only == (CLAIMS,):
-        options = replace(options, only=())
-        checks = _judge(file, schedule, options)
-        report = replace(checks, checks=(), findings=())
-    elif options.only and asks:
-        checks = _judge(file, schedule, replace(options, only=()))
-        report = _judge(file, schedule, options)
+    made = run(definition, sizes)
+    asks = definition.claims and options.wants(CLAIMS)
+    others = tuple(name for name in options.only if name != CLAIMS)
+    if asks and options.only:  # claims are about what all checks find
+        checks = _report(file, made, replace(options, only=(), timing="compute"))
+        kept = [c for c in checks.checks if c.check in others]
+        findings = tuple(f for f in checks.findings if f.check in others)
+        report = replace(checks, checks=tuple(kept), findings=findings)
     else:
-        report = checks = _judge(file, schedule, options)
+        report = checks = _report(file, made, options)
+        if asks and options.timing != "compute":  # their times are those of the compute order
+            checks = _report(file, made, replace(options, timing="compute"))
     if not asks:
         return report
 
     def elsewhere(transport: str) -> Report:
         asked = replace(options, only=("deadlock",), transport=parse_transport(transport))
-        return judge_schedule(file, schedule, asked)
+        return _report(file, made, asked)
 
-    result = claims_result(definition, sizes, schedule, checks, options.costs, elsewhere)
-    result = replace(result, findings=_confirmed(result, schedule, options))
+    costs = costs_of(made, options)
+    result = claims_result(definition, sizes, made, checks, costs, elsewhere)
+    result = replace(result, findings=_confirmed(result, made, options))
     checked = (*report.checks, result)
     return replace(
         report,
@@ -101,21 +107,30 @@ def _judged(file: str, definition: Definition, sizes: Sizes, options: Options, r
     )
 
 
-def _judge(file: str, schedule: Schedule, options: Options) -> Report:
-    only = tuple(name for name in options.only if name != CLAIMS)
-    return judge_schedule(file, schedule, replace(options, only=only))
+def _report(file: str, made: Made, options: Options) -> Report:
+    if isinstance(made, Program):
+        return judge_program(file, made, options)
+    return judge_schedule(file, made, options)
 
 
-def _confirmed(result: CheckResult, schedule: Schedule, options: Options) -> tuple[Finding, ...]:
+def _issued(schedule: Schedule, options: Options) -> Program:
+    transport = options.transport or parse_transport(schedule.transport)
+    return issuing.build(schedule, options.recipe or schedule.recipe, transport)
+
+
+def _confirmed(result: CheckResult, made: Made, options: Options) -> tuple[Finding, ...]:
     """The findings on figures, each counted again."""
     if all(f.replayed for f in result.findings):
         return result.findings
-    transport = options.transport or parse_transport(schedule.transport)
-    program = issuing.build(schedule, options.recipe or schedule.recipe, transport)
+    program = made if isinstance(made, Program) else _issued(made, options)
     confirmed = []
     for finding in result.findings:
+        claim = finding.counterexample.claim
+        if isinstance(claim, Measured) and not simple(claim.costs):
+            confirmed.append(finding)
+            continue
         if not finding.replayed:
-            objection = confirm(program, transport, finding.counterexample)
+            objection = confirm(program, program.transport, finding.counterexample)
             if objection is not None:
                 raise EnginesDisagree(f"claims: {finding.message}. Counted again: {objection}")
         confirmed.append(replace(finding, replayed=True))

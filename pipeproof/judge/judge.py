@@ -10,11 +10,11 @@ from typing import Any
 from pipeproof.checks.subject import Subject
 from pipeproof.checks.table import CHECKS
 from pipeproof.checks.telling import undetermined
-from pipeproof.checks.usage import unit_of
-from pipeproof.engines.timing import timing
+from pipeproof.errors import InputError
 from pipeproof.judge.excerpt import excerpts
+from pipeproof.judge.metrics import metrics
 from pipeproof.judge.options import Options
-from pipeproof.judge.rows import SideBySide, own_capacity, program_rows, schedule_rows
+from pipeproof.judge.rows import SideBySide, program_rows, schedule_rows
 from pipeproof.program.ops import Kind
 from pipeproof.program.programs import Program
 from pipeproof.program.schedules import Schedule
@@ -34,7 +34,7 @@ def judge_schedule(file: str, schedule: Schedule, options: Options) -> Report:
     transport = options.transport or parse_transport(schedule.transport)
     program = issuing.build(schedule, options.recipe or schedule.recipe, transport)
     subject = _subject(program, options)
-    if _wants(options, "deadlock"):
+    if options.wants("deadlock"):
         _set_rows(subject, schedule_rows(schedule, program, subject.pairing))
     return _judge(file, subject, options)
 
@@ -45,7 +45,7 @@ def judge_program(file: str, program: Program, options: Options) -> Report:
         program = replace(program, transport=program.transport.on_streams_of(options.transport))
     subject = _subject(program, options)
     decidable = "deadlock" not in _blind(program) and not subject.contended
-    if _wants(options, "deadlock") and decidable:
+    if options.wants("deadlock") and decidable:
         _set_rows(subject, program_rows(program, holds=subject.runs_to_end))
     return _judge(file, subject, options)
 
@@ -62,10 +62,6 @@ def _set_rows(subject: Subject, rows: SideBySide) -> None:
     subject.implied_by = rows.shown_by.get(subject.program.transport.name.partition(":")[0])
 
 
-def _wants(options: Options, check: str) -> bool:
-    return not options.only or check in options.only
-
-
 def _blind(program: Program) -> set[str]:
     """The checks that the program uses something unknown to."""
     return {check for feature in program.details.features for check in feature.checks}
@@ -73,6 +69,11 @@ def _blind(program: Program) -> set[str]:
 
 def _judge(file: str, subject: Subject, options: Options) -> Report:
     program = subject.program
+    misfit = options.costs.misfit(program.stages)
+    if misfit is not None:
+        raise InputError(
+            misfit, cause="list one value a stage (a boundary), or one number for all"
+        )
     checks = tuple(_run_checks(subject, options))
     findings = tuple(f for c in checks for f in c.findings)
     return Report(
@@ -88,7 +89,7 @@ def _judge(file: str, subject: Subject, options: Options) -> Report:
         },
         checks=checks,
         transports=subject.rows,
-        metrics=_metrics(subject, options),
+        metrics=metrics(subject, options, checks, _blind(program)),
         notes=_notes(program),
         findings=findings,
     )
@@ -107,7 +108,7 @@ def _run_checks(subject: Subject, options: Options) -> list[CheckResult]:
     if not program.ops and not program.complete and program.details.layers is None:
         return results  # nothing to judge, and nothing that could hold
     for check in CHECKS:
-        if not _wants(options, check.name) or not check.applies(subject):
+        if not options.wants(check.name) or not check.applies(subject):
             continue
         start = time.perf_counter()
         result = undetermined(subject, check.name) or check.run(subject)
@@ -142,39 +143,6 @@ def _transport(program: Program) -> Mapping[str, Any]:
         "isend_progress": t.isend_progress.value,
         "recipe": program.recipe,
     }
-
-
-def _metrics(subject: Subject, options: Options) -> Mapping[str, Any]:
-    program = subject.program
-    metrics: dict[str, Any] = {"makespan": None}
-    blind = _blind(program)
-    if "order" not in blind:
-        measured = timing(program, options.costs)
-        if measured is not None:
-            metrics["makespan"] = measured.makespan
-            metrics["bubble"] = measured.bubble
-            metrics["idle"] = {str(r): t for r, t in enumerate(measured.idle)}
-    if "memory" not in blind:
-        if program.several_lanes:
-            peaks = {str(p.rank): p.closure.peak for p in subject.peaks}
-        else:
-            lanes = zip(program.lanes, subject.usage.peak, strict=True)
-            peaks = {str(lane.rank): peak for lane, peak in lanes}
-        metrics["peak_memory"] = peaks
-        metrics["memory_unit"] = unit_of(program)
-        if options.activation_bytes is not None and not program.allocates:
-            metrics["peak_bytes"] = {r: p * options.activation_bytes for r, p in peaks.items()}
-    metrics["messages"] = int(program.messages.send.sum())
-    if "deadlock" not in blind and _wants(options, "deadlock") and not subject.contended:
-        base = program.transport.name.partition(":")[0]
-        row = next((r for r in subject.rows if r.name == base), None)
-        if row is not None:
-            metrics["smallest_safe_capacity"] = row.capacity
-        elif program.transport.capacity == 0 and subject.runs_to_end:
-            metrics["smallest_safe_capacity"] = 0  # as has been run already
-        else:
-            metrics["smallest_safe_capacity"] = own_capacity(program)
-    return metrics
 
 
 def _notes(program: Program) -> tuple[str, ...]:

@@ -13,7 +13,11 @@ from pipeproof.program.transports import Transport
 class Options:
     """``transport`` None leaves programs and schedules their own, ``recipe`` None
     leaves a schedule its own; ``only`` names the checks to run (all where empty);
-    ``budget`` is units a rank, under None for every rank."""
+    ``budget`` is units a rank, under None for every rank. ``timing`` is ``compute``,
+    on the compute order with messages as pure delays, or ``recipe``, where the
+    program's communication counts; targets of up to ``explained`` ops get a critical
+    path. With ``per_rank`` the costs are those of all that a rank hosts, split
+    evenly over its stages."""
 
     transport: Transport | None = None
     recipe: str | None = None
@@ -21,3 +25,10 @@ class Options:
     budget: Mapping[int | None, int] = field(default_factory=dict)
     activation_bytes: int | None = None
     costs: Costs = field(default_factory=Costs)
+    timing: str = "compute"
+    explained: int = 0
+    per_rank: bool = False
+
+    def wants(self, check: str) -> bool:
+        """Whether a check is asked for."""
+        return not self.only or check in self.only

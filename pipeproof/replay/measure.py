@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from pipeproof.program.costs import Costs
+from pipeproof.program.costs import Costs, Release
+from pipeproof.program.graph import StageGraph, chain
 from pipeproof.program.ops import Kind
 from pipeproof.program.programs import Program
 from pipeproof.verdict import Measured
@@ -18,13 +19,14 @@ _BACKWARD = (Kind.B, Kind.I)
 
 
 def times(program: Program, costs: Costs) -> list[tuple[float, float]] | None:
-    """(start, end) of every op, (0, 0) for those that compute nothing; None where
-    the ops wait for each other in a circle.
+    """(start, end) of every op, as long as one another where they compute nothing;
+    None where the ops wait for each other in a circle.
 
     An op starts when the one before it on its lane has ended and its inputs have
-    come from the neighbouring stages, from another rank after the latency.
+    come, from another rank after the latency. Overlapped pairs are not looked at.
     """
     key_of: dict[int, tuple[bool, int, int]] = {}
+    graph = program.details.graph or chain(program.stages)
     makers: dict[tuple[bool, int, int], int] = {}
     kinds = [Kind(k) for k in program.kind.tolist()]
     stages, microbatches = program.stage.tolist(), program.microbatch.tolist()
@@ -44,21 +46,51 @@ def times(program: Program, costs: Costs) -> list[tuple[float, float]] | None:
                 op = at[number]
                 start = clock[number]
                 if op in key_of:
-                    back, stage, microbatch = key_of[op]
-                    maker = makers.get((back, stage + (1 if back else -1), microbatch))
-                    if maker is not None:
-                        made = span[maker]
-                        if made is None:
-                            break
-                        away = program.rank_of(maker) != lane.rank
-                        start = max(start, made[1] + (costs.comm if away else 0))
-                end = start + (costs.of(kinds[op]) if kinds[op] <= Kind.R else 0)
+                    arrived = _arrival(program, costs, graph, key_of[op], makers, span, lane.rank)
+                    if arrived is None:
+                        break
+                    start = max(start, arrived)
+                end = start + float(costs.of(kinds[op], stages[op]))
                 span[op] = (start, end)
                 clock[number] = end
                 at[number] += 1
                 moved = True
     known = [s for s in span if s is not None]
     return known if len(known) == len(span) else None
+
+
+def _arrival(
+    program: Program,
+    costs: Costs,
+    graph: StageGraph,
+    key: tuple[bool, int, int],
+    makers: Mapping[tuple[bool, int, int], int],
+    span: list[tuple[float, float] | None],
+    rank: int,
+) -> float | None:
+    """When the last input of an op is there; None where one is not made yet."""
+    back, stage, microbatch = key
+    if not 0 <= stage < len(graph.inputs):
+        return 0.0
+    sources = graph.sources(stage, microbatch)
+    if back:
+        sources = [(s, microbatch) for s in graph.outputs[stage]]
+    latest = 0.0
+    for source in sources:
+        maker = makers.get((back, *source))
+        if maker is not None:
+            made = span[maker]
+            if made is None:
+                return None
+            away = program.rank_of(maker) != rank
+            delay = float(costs.delay(min(stage, source[0]))) if away else 0.0
+            latest = max(latest, made[1] + delay)
+    return latest
+
+
+def simple(costs: Costs) -> bool:
+    """Whether the times of these costs can be counted here."""
+    return costs.pair is None and costs.release is Release.OP
 
 
 def time_figures(program: Program, costs: Costs) -> Mapping[str, float]:

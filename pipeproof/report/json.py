@@ -10,8 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from enum import Enum
+from fractions import Fraction
 from typing import Any
 
+from pipeproof.program.costs import plain
 from pipeproof.program.notation import Place
 from pipeproof.report.outcome import exit_status, verdict_word
 from pipeproof.verdict import CheckResult, Counterexample, Finding, Report
@@ -100,12 +103,20 @@ def _place(place: Place) -> dict[str, Any]:
     return out
 
 
+def _plain(value: Any) -> Any:
+    """A claim's field as JSON has it; of a cost model, what is given."""
+    if isinstance(value, dict):
+        return {name: _plain(own) for name, own in value.items() if own is not None}
+    if isinstance(value, tuple):
+        return [_plain(own) for own in value]
+    if isinstance(value, Enum):
+        return value.value
+    return plain(value) if isinstance(value, Fraction) else value
+
+
 def _counterexample(example: Counterexample) -> dict[str, Any]:
     claim = example.claim
-    values = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in asdict(claim).items()
-    }
+    values = {name: _plain(value) for name, value in asdict(claim).items()}
     return {
         "claim": {"kind": type(claim).__name__.lower(), **values},
         "moves": list(example.moves),

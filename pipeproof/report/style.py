@@ -86,3 +86,8 @@ def beside(left: list[str], right: list[str], gap: str) -> list[str]:
     left = left + [""] * (rows - len(left))
     right = right + [""] * (rows - len(right))
     return [f"{a:<{wide}}{gap}{b}".rstrip() for a, b in zip(left, right, strict=True)]
+
+
+def amount(value: float) -> str:
+    """A number as short as it can be said, to nine digits where it is no whole one."""
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 
 from pipeproof.program.notation import Place
 from pipeproof.report.grid import grid, legend
-from pipeproof.report.style import WIDTH, Style, beside, cut
+from pipeproof.report.holding import holding
+from pipeproof.report.ratios import in_words
+from pipeproof.report.style import WIDTH, Style, amount, beside, cut
 from pipeproof.verdict import CheckResult, Finding, Report, Status, Verdict
 
 _WORDS = {Status.HOLDS: "holds", Status.VIOLATED: "VIOLATED", Status.UNDETERMINED: "undetermined"}
@@ -24,13 +26,16 @@ PLACES = 4
 _CLAUSE = re.compile(r"[:;] ")
 
 
-def render(reports: Sequence[Report], style: Style, *, quiet: bool = False) -> str:
-    """All targets that were read, one after the other."""
+def render(
+    reports: Sequence[Report], style: Style, *, quiet: bool = False, explained: bool = False
+) -> str:
+    """All targets that were read, one after the other; ``explained``: with what holds
+    each of them back."""
     read = [r for r in reports if r.error is None]
     if quiet:
         lines = [_quiet(r, style) for r in read]
     else:
-        lines = [line for r in read for line in [*_target(r, style), ""]]
+        lines = [line for r in read for line in [*_target(r, style, explained), ""]]
         if len(reports) > 1:
             lines.append(_tally(reports, style))
     return "".join(line + "\n" for line in lines)
@@ -61,7 +66,7 @@ def _heading(report: Report) -> str:
     return f"{report.file}{part}" if part.startswith(" [") else report.file
 
 
-def _target(report: Report, style: Style) -> list[str]:
+def _target(report: Report, style: Style, explained: bool) -> list[str]:
     lines = [style.strong(style.clean(_heading(report)))]
     lines += style.wrap(_sizes(report), "  ")
     lines.append("")
@@ -77,6 +82,8 @@ def _target(report: Report, style: Style) -> list[str]:
     measures = _measures(report, style)
     if measures:
         lines += ["", *measures]
+        held = holding(report, style) if explained else []
+        lines += ["", *held] if held else []
     for note in report.notes:
         lines += style.wrap(note, "note: ")
     return lines
@@ -214,16 +221,12 @@ def _measures(report: Report, style: Style) -> list[str]:
     if makespan is None or (stuck and not runs):
         return []  # what never ends takes no time
     bubble = metrics["bubble"]
-    text = f"{'where it runs: ' if stuck else ''}makespan {_number(makespan)}"
+    text = f"{'where it runs: ' if stuck else ''}makespan {amount(makespan)}"
     if bubble:
         text += (
             f"; bubble {bubble['idle_over_elapsed']:.1%} of elapsed time, "
             f"{bubble['overhead_over_ideal']:.1%} over the ideal"
         )
     if metrics.get("peak_bytes"):
-        text += f"; peak {_number(max(metrics['peak_bytes'].values()))} bytes"
-    return style.wrap(text)
-
-
-def _number(value: float) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+        text += f"; peak {amount(max(metrics['peak_bytes'].values()))} bytes"
+    return [*style.wrap(text), *(line for said in in_words(report) for line in style.wrap(said))]

@@ -21,6 +21,12 @@ class Entry(NamedTuple):
 SCHEDULES: Mapping[str, Entry] = {
     "gpipe": Entry("synchronous", "gpipe", "all forwards, then all backwards"),
     "1f1b": Entry("synchronous", "one_f_one_b", "one forward, one backward in turn"),
+    "bpipe": Entry("swapping", "bpipe", "1F1B that stores activations on ranks with room"),
+    "encoder-decoder": Entry(
+        "graphs", "encoder_decoder", "1F1B; every decoder stage takes the encoder's output"
+    ),
+    "two-towers": Entry("graphs", "two_towers", "two branches that meet in the last stage"),
+    "generation": Entry("graphs", "generation", "token by token, the last stage feeds the first"),
 }
 """Name -> where its definition is, in the order in which they are listed."""
 

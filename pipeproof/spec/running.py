@@ -3,15 +3,17 @@
 A function that takes ``rank`` yields (or returns) the ops of that rank: `Op`,
 `Together`, or a text in torch's notation such as ``"0F1"``. One that does not
 take it returns the ops of all ranks, rank after rank; an order by start times or
-priorities (`pipeproof.spec.orders`); or a schedule that `read` has read.
+priorities (`pipeproof.spec.orders`); a schedule that `read` has read; or a whole
+program with its communication, as the program format writes it (a ``dict``).
 """
 
 from __future__ import annotations
 
+import json
 import operator
 import os
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import GeneratorType, MappingProxyType
 from typing import Any
@@ -19,10 +21,11 @@ from typing import Any
 import numpy as np
 
 from pipeproof.errors import InputError
+from pipeproof.formats.program_json import read_program
 from pipeproof.formats.torch_csv import read_actions
 from pipeproof.program.graph import StageGraph
 from pipeproof.program.ops import COMPUTE, MAX_ID, Kind
-from pipeproof.program.programs import OBSERVED, Attributes, Details
+from pipeproof.program.programs import OBSERVED, Attributes, Details, Program
 from pipeproof.program.schedules import Schedule
 from pipeproof.spec.claims import update_rule
 from pipeproof.spec.definition import RANK, Definition, Sizes, evaluated, spelled
@@ -36,7 +39,7 @@ _WEIGHTS = (Kind.F, Kind.B, Kind.I, Kind.W, Kind.R)
 _EXPECTED = "an op such as F(0) or B(0), together(F(1), B(0)), or a text such as '0F1'"
 
 
-def run(definition: Definition, sizes: Sizes) -> Schedule:
+def run(definition: Definition, sizes: Sizes) -> Schedule | Program:
     """The schedule of these sizes, which must be valid (see `Definition.sizes`).
 
     InputError says what the definition did wrong, with its line in the file.
@@ -48,6 +51,9 @@ def run(definition: Definition, sizes: Sizes) -> Schedule:
             made = _called(definition, sizes, None)
             if isinstance(made, Schedule):
                 return replace(made, **_own(definition, sizes))
+            if isinstance(made, Mapping):
+                name = f"{definition.name} ({spelled(sizes)})"
+                return read_program(json.dumps(made), name)
             if isinstance(made, Order):
                 made = made.rows(sizes, definition.placement)
             rows = _all_rows(made, definition, sizes["p"])
