@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from pipeproof.report.compare import COLUMNS, SORT_KEYS
+from pipeproof.cli.compare import SORT_KEYS
+from pipeproof.report.compare import COLUMNS
 from tests.cli.conftest import Answer, Run
 from tests.cli.test_check import HOLDS, VIOLATED
 from tests.torch_files import FOLDER
@@ -25,6 +26,10 @@ GPIPE = FOLDER / "GPipe_4_4_1.comms.csv"
 ONE = FOLDER / "1F1B_4_4_1.executed.txt"
 CHUNKS = FOLDER / "Interleaved1F1B_4_4_2.comms.csv"
 KEYS = [column.key for column in COLUMNS]
+
+
+def test_every_column_can_be_sorted_by() -> None:
+    assert ("name", "verdict", *KEYS) == SORT_KEYS
 
 
 def document(answer: Answer) -> dict[str, Any]:
