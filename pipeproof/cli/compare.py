@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,12 +12,18 @@ from pipeproof.cli import options
 from pipeproof.cli.check import reports, text_style
 from pipeproof.cli.costs import cost_model
 from pipeproof.cli.reading import Reading
-from pipeproof.judge.options import Options
-from pipeproof.program.costs import KEYS, Costs, Release
 from pipeproof.program.transports import PRESETS, Transport
 from pipeproof.report import outcome
-from pipeproof.report.compare import PER_RANK, SORT_KEYS, render
 from pipeproof.report.style import amount
+
+if TYPE_CHECKING:
+    from pipeproof.program.costs import Costs
+
+SORT_KEYS = (
+    *("name", "verdict", "makespan", "overhead_over_ideal", "idle_over_elapsed"),
+    *("idle_over_span", "peak_activations", "peak_bytes", "messages", "message_bytes"),
+    "smallest_safe_capacity",
+)
 
 
 @click.command("compare", context_settings={"max_content_width": 80})
@@ -75,6 +81,9 @@ def command(
     FILE is whatever check takes. All targets are judged over one transport,
     nccl unless named, and timed under one cost model.
     """
+    from pipeproof.judge.options import Options
+    from pipeproof.report.compare import PER_RANK, render
+
     gc.disable()  # arrays, no cycles: the collector would only walk them
     if not files:
         raise click.UsageError("no FILE given; expected files, folders, or - for standard input")
@@ -103,6 +112,8 @@ def command(
 
 def _model(costs: Costs) -> str:
     """The cost model in the notation of ``--cost``; what is left out is the default."""
+    from pipeproof.program.costs import KEYS, Release
+
     parts = []
     for key in KEYS:
         value = getattr(costs, key)

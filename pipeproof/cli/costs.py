@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeproof.cli.reading import complain
 from pipeproof.errors import InputError
 from pipeproof.formats.sources import decode
-from pipeproof.program.costs import Costs
+
+if TYPE_CHECKING:
+    from pipeproof.program.costs import Costs
 
 _LARGEST = 1 << 24  # bytes; a cost model of a million stages is smaller
 
@@ -16,6 +18,8 @@ _LARGEST = 1 << 24  # bytes; a cost model of a million stages is smaller
 def cost_model(given: Mapping[str, Any] | None, file: str | None) -> Costs | None:
     """The cost model: what the file says, with the fields of ``--cost`` over it. None
     where the file cannot be read, which has then been complained of."""
+    from pipeproof.program.costs import Costs
+
     fields: dict[str, Any] = {}
     if file is not None:
         try:

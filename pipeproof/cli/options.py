@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from pipeproof.formats.sources import FORMATS
-from pipeproof.program.costs import parse_fields
 from pipeproof.program.ops import MAX_ID
 from pipeproof.program.transports import PRESETS, parse_transport
 
@@ -108,10 +107,19 @@ NOTATION = click.option(
     show_default=True,
     help="older: B is the input gradient and BW the full backward.",
 )
+
+
+def _cost_fields(text: str) -> dict[str, Any]:
+    # Help must not wait for what only reading costs needs.
+    from pipeproof.program.costs import parse_fields
+
+    return parse_fields(text)
+
+
 COST = click.option(
     "--cost",
     metavar="TIMES",
-    callback=parsed(parse_fields),
+    callback=parsed(_cost_fields),
     help="Time of each letter, a message's latency, and every key of a costs file: "
     "F=2,B=3,comm=0.5; F=1:2:1 lists stages. Default: F=1,I=1,W=1,comm=0.",
 )

@@ -18,7 +18,6 @@ from pipeproof.engines.timing import Timing, sums
 from pipeproof.engines.timing_network import delays, durations, overlapped, paired, scale_of
 from pipeproof.engines.timing_path import Explanation, Hop
 from pipeproof.program.costs import Costs, Release
-from pipeproof.program.lanes import places_of_ops
 from pipeproof.program.ops import Kind
 from pipeproof.program.programs import Program
 
@@ -57,13 +56,11 @@ def _timed(program: Program, costs: Costs, graph: EventGraph) -> _Timed | None:
     payload = program.messages.payload
     boundary = np.where(payload < 0, 0, (payload >> 32) - (payload & 1))
     delay = delays(program, boundary, costs, scale)
-    work = Clockwork(program, graph, takes.tolist(), delay.tolist())
+    work = Clockwork(program, graph, takes, delay)
     clock = work.run()
     if not clock.finished:
         return None
-    lane, place = places_of_ops(program)
-    event = work.offset[lane[computes] + 1] + 2 * place[computes] + 1
-    return _Timed(computes, duration, second, event, work, clock, scale.per_unit)
+    return _Timed(computes, duration, second, work.done[computes], work, clock, scale.per_unit)
 
 
 def recipe_timing(program: Program, costs: Costs, graph: EventGraph) -> Timing | None:

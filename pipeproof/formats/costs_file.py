@@ -14,6 +14,7 @@ as "1/3".
 
 from __future__ import annotations
 
+import re
 import tomllib
 from difflib import get_close_matches
 from typing import Any
@@ -22,6 +23,9 @@ from pipeproof.errors import InputError
 from pipeproof.formats.json_text import parse_json
 from pipeproof.formats.json_values import child, quoted, shown
 from pipeproof.program.costs import KEYS, accepted, number
+
+# How tomllib ends its messages, where it knows the place.
+_PLACE = re.compile(r" \(at line (\d+), column \d+\)")
 
 
 def read_costs(text: str, name: str) -> dict[str, Any]:
@@ -39,9 +43,11 @@ def _toml(text: str) -> Any:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
+        place = _PLACE.search(str(error))
         raise InputError(
-            f"found no TOML: {error}",
+            f"found no TOML: {_PLACE.sub('', str(error)).lower()}",
             cause="write KEY = VALUE, a line each; a costs file in JSON ends in .json",
+            line=int(place[1]) if place else None,
         ) from None
 
 

@@ -56,7 +56,6 @@ COLUMNS = (
     Column("message_bytes", "msg bytes", _plain("message_bytes")),
     Column("smallest_safe_capacity", "slots", _plain("smallest_safe_capacity")),
 )
-SORT_KEYS = ("name", "verdict", *(column.key for column in COLUMNS))
 MARK = "*"
 PER_RANK = "costs and activations of all that a rank hosts"
 """Said in the terms of a comparison whose costs are split over a rank's stages."""

@@ -10,42 +10,36 @@ done at once there, and the message is there a delay after the send has started.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pipeproof.engines.events.graph import EventGraph
+from pipeproof.program.lanes import places_of_ops
 from pipeproof.program.programs import Program
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from pipeproof.program.programs import Longs
+
+    Ticks = NDArray[Any]  # of int64, or of float64
 
 Tick = int | float
 UNKNOWN = -1
 
 
-class _Need(NamedTuple):
-    """An event comes ``delay`` after event ``source`` at the earliest, because of message
-    ``row`` (-1: for any other reason)."""
-
-    source: int
-    delay: Tick
-    row: int = -1
-
-
 @dataclass(slots=True)
 class Clock:
-    """Times by event: chain c's event at position p is number ``offset[c] + p``.
+    """Times by event: all events of chain 0, then of chain 1, ... are numbered from 0.
 
     ``time`` is -1 for what never happens; ``order`` lists events in the order in
     which they happened; ``cause`` is the event that came last of those an event
     needs (-1: none), and ``via`` the message that it came by (-1: none).
     """
 
-    offset: Longs
     time: list[Tick]
     order: list[int]
     cause: list[int]
@@ -55,142 +49,130 @@ class Clock:
 
 class Clockwork:
     """The event graph with durations: ``takes[op]`` of ops, ``delay[row]`` of messages,
-    in ticks. ``run`` makes the `Clock`, ``latest`` what could come later."""
+    in ticks. ``run`` makes the `Clock`, ``latest`` what could come later.
 
-    def __init__(
-        self, program: Program, graph: EventGraph, takes: list[Tick], delay: list[Tick]
-    ) -> None:
+    What event e needs is ``source[i]``, for i from ``first[e]`` to ``first[e + 1] - 1``:
+    it comes ``delay[i]`` later at the earliest, because of message ``row[i]`` (-1: for
+    any other reason). The event before it on its chain is not listed.
+    """
+
+    def __init__(self, program: Program, graph: EventGraph, takes: Ticks, delay: Ticks) -> None:
         self.program, self.graph = program, graph
         self.offset = np.concatenate(([0], np.cumsum(graph.length)))
         self.base: list[int] = self.offset.tolist()
-        self.events = self.base[-1]
+        self.events = self.base[-1]  # also the number of the event that never happens
         self.chain_of = np.repeat(np.arange(len(graph.length)), graph.length).tolist()
-        self.takes: dict[int, Tick] = {}
-        for number, lane in enumerate(program.lanes):
-            first = self.base[number + 1] + 1
-            for i, time in enumerate(takes[lane.first : lane.stop]):
-                if time:
-                    self.takes[first + 2 * i] = time
-        self.first = graph.first.tolist()
-        self.to_position = graph.to_position.tolist()
-        self.source = (self.offset[graph.from_chain] + graph.from_position).tolist()
-        never = graph.from_chain == 0
-        if never.any():  # chain 0 is empty: its event is nobody's
-            self.source = np.where(never, self.events, self.source).tolist()
-        self.transfers = self._transfers(delay)
+        lane, place = places_of_ops(program)
+        self.done = self.offset[lane + 1] + 2 * place + 1  # by op, on its lane
+        lasts = np.zeros(self.events, takes.dtype)
+        lasts[self.done] = takes
+        self.takes: list[Tick] = lasts.tolist()
 
-    def _transfers(self, delay: list[Tick]) -> dict[int, list[_Need]]:
-        """What each event needs of messages, by event: starts of both ends, a delay ago."""
-        program, graph = self.program, self.graph
-        rendezvous = program.transport.capacity == 0
-        messages = program.messages
-        op = messages.op.tolist()
-        start = (self.offset[graph.chain] + graph.position).tolist()  # by op
-        needs: dict[int, list[int]] = {}
+        edges = np.diff(graph.first)
+        target = np.repeat(self.offset[:-1], edges) + graph.to_position
+        source = self._event(graph.from_chain, graph.from_position)
+        told, came, row = self._transfers()
+        order = np.argsort(np.concatenate((target, told)), kind="stable")
+        target = np.concatenate((target, told))[order]
+        none = np.zeros(len(source), delay.dtype)
+        self.first = np.concatenate(
+            ([0], np.cumsum(np.bincount(target, minlength=self.events + 1)))
+        ).tolist()
+        self.source = np.concatenate((source, came))[order].tolist()
+        self.delay: list[Tick] = np.concatenate((none, delay[row]))[order].tolist()
+        self.row = np.concatenate((np.full(len(source), -1), row))[order].tolist()
+
+    def _event(self, chain: Longs, position: Longs) -> Longs:
+        return np.where(chain == 0, self.events, self.offset[chain] + position)
+
+    def _transfers(self) -> tuple[Longs, Longs, Longs]:
+        """(event, what it needs, message row): starts of both ends of messages, needed by
+        the completion of the op that posts them, or on free streams of those that wait."""
+        program, graph, messages = self.program, self.graph, self.program.messages
         row, chain, position = graph.needs
-        events = np.where(chain == 0, self.events, self.offset[chain] + position)
-        for r, event in zip(row.tolist(), events.tolist(), strict=True):
-            needs.setdefault(r, []).append(event)
-        targets = self._targets()
-        found: dict[int, list[_Need]] = {}
-        match, send = graph.match.tolist(), messages.send.tolist()
-        for r, poster in enumerate(op):
-            if send[r] and not rendezvous:
-                continue
-            begins = needs.get(r, [])
-            if rendezvous:
-                begins = [start[poster], *begins]
-            elif match[r] >= 0:
-                begins = [*begins, *needs.get(match[r], [])]
-            entries = [_Need(event, delay[r], r) for event in begins]
-            for target in targets[poster]:
-                found.setdefault(target, []).extend(entries)
-        return found
-
-    def _targets(self) -> list[list[int]]:
-        """For each op that posts messages, the events that come when they are done: its own
-        completion, or on free streams those of the ops that wait for it."""
-        program, graph = self.program, self.graph
-        waiters: dict[int, list[int]] = {}
-        for op, request in zip(
-            program.waits.op.tolist(), program.waits.request.tolist(), strict=True
-        ):
-            number = program.lane_of(op)
-            done = self.base[number + 1] + 2 * (op - program.lanes[number].first) + 1
-            waiters.setdefault(request, []).append(done)
-        start = (self.offset[graph.chain] + graph.position).tolist()
-        free = ((program.request >= 0) & (graph.chain <= graph.lanes)).tolist()
-        request = program.request.tolist()
-        return [
-            waiters.get(request[op], []) if free[op] else [start[op] + 1]
-            for op in range(program.ops)
-        ]
-
-    def needs(self, event: int) -> Iterator[_Need]:
-        """All that an event of a lane or stream needs, the one before it included."""
-        chain = self.chain_of[event]
-        position = event - self.base[chain]
-        if position:
-            yield _Need(event - 1, 0)
-        low, high = self.first[chain], self.first[chain + 1]
-        while low < high:  # edges into a chain ascend by position
-            middle = (low + high) // 2
-            if self.to_position[middle] < position:
-                low = middle + 1
-            else:
-                high = middle
-        while low < self.first[chain + 1] and self.to_position[low] == position:
-            yield _Need(self.source[low], 0)
-            low += 1
-        yield from self.transfers.get(event, ())
+        needed = self._event(chain, position)
+        start = self._event(graph.chain, graph.position)  # by op
+        if program.transport.capacity == 0:
+            row = np.concatenate((row, np.arange(len(messages.op))))
+            needed = np.concatenate((needed, start[messages.op]))
+        else:
+            # The receive alone takes time, from when its send has a slot and has started.
+            other = graph.match[row]
+            lends = messages.send[row] & (other >= 0)
+            own = ~messages.send[row]
+            row, needed = (
+                np.concatenate((row[own], other[lends])),
+                np.concatenate((needed[own], needed[lends])),
+            )
+        poster = messages.op[row]
+        request = program.request[poster]
+        free = (request >= 0) & (graph.chain[poster] <= graph.lanes)
+        waits = program.waits
+        order = np.argsort(waits.request, kind="stable")
+        count = np.bincount(waits.request, minlength=int(program.request.max(initial=-1)) + 1)
+        begin = np.cumsum(count) - count
+        many = count[request[free]]
+        index = np.repeat(begin[request[free]] - (np.cumsum(many) - many), many)
+        waiter = waits.op[order[index + np.arange(len(index))]]
+        return (
+            np.concatenate((start[poster[~free]] + 1, self.done[waiter])),
+            np.concatenate((needed[~free], np.repeat(needed[free], many))),
+            np.concatenate((row[~free], np.repeat(row[free], many))),
+        )
 
     def run(self) -> Clock:
         """Let everything happen as early as it can."""
-        graph = self.graph
+        graph, base, chain_of = self.graph, self.base, self.chain_of
+        first, source, delay, row = self.first, self.source, self.delay, self.row
+        takes = self.takes
         time: list[Tick] = [UNKNOWN] * (self.events + 1)
         cause, via = [-1] * self.events, [-1] * self.events
         order: list[int] = []
         parked: dict[int, list[int]] = {}
-        gates = {self.base[gate.chain]: gate.threshold for gate in graph.gates}
+        gates = {base[gate.chain]: gate.threshold for gate in graph.gates}
         watched: dict[int, list[int]] = {}
         for gate in graph.gates:
             for chain, position in gate.sources:
-                watched.setdefault(self.base[chain] + position, []).append(self.base[gate.chain])
+                watched.setdefault(base[chain] + position, []).append(base[gate.chain])
         heap: list[tuple[Tick, int]] = []
 
         def attempt(event: int) -> None:
+            """Set when an event happens, or have it tried again when what it lacks has."""
             best: Tick = 0
-            for need in self.needs(event):
-                known = time[need.source]
+            last = via_row = -1
+            if event > base[chain_of[event]]:
+                best, last = time[event - 1], event - 1
+            for by in range(first[event], first[event + 1]):
+                known = time[source[by]]
                 if known < 0:
-                    parked.setdefault(need.source, []).append(event)
+                    parked.setdefault(source[by], []).append(event)
                     return
-                if known + need.delay > best or (cause[event] < 0 and known + need.delay == best):
-                    best = known + need.delay
-                    cause[event], via[event] = need.source, need.row
-            heappush(heap, (best + self.takes.get(event, 0), event))
+                known += delay[by]
+                if known > best or last < 0:
+                    best, last, via_row = known, source[by], row[by]
+            cause[event], via[event] = last, via_row
+            heappush(heap, (best + takes[event], event))
 
         for chain in range(1, len(graph.length)):
-            if graph.length[chain] and self.base[chain] not in gates:
-                attempt(self.base[chain])
+            if graph.length[chain] and base[chain] not in gates:
+                attempt(base[chain])
         while heap:
             now, event = heappop(heap)
             time[event] = now
             order.append(event)
-            for waiting in parked.pop(event, ()):
-                cause[waiting] = via[waiting] = -1
-                attempt(waiting)
+            if event in parked:
+                for waiting in parked.pop(event):
+                    attempt(waiting)
             for gate_event in watched.get(event, ()):
                 gates[gate_event] -= 1
                 if not gates[gate_event]:
                     cause[gate_event] = event
                     heappush(heap, (now, gate_event))
-            chain = self.chain_of[event]
-            if event + 1 < self.base[chain + 1]:
+            if event + 1 < base[chain_of[event] + 1]:
                 attempt(event + 1)
-        ends = [self.base[c + 1] - 1 for c in range(1, graph.lanes + 1) if graph.length[c]]
+        ends = [base[c + 1] - 1 for c in range(1, graph.lanes + 1) if graph.length[c]]
         finished = all(time[end] >= 0 for end in ends)
-        return Clock(self.offset, time[:-1], order, cause, via, finished)
+        return Clock(time[:-1], order, cause, via, finished)
 
     def latest(self, clock: Clock, due: dict[int, Tick]) -> list[Tick]:
         """The latest time of every event that keeps every event of ``due`` in time; infinite
@@ -201,11 +183,13 @@ class Clockwork:
             late[event] = min(late[event], due.get(event, late[event]))
             if late[event] == float("inf"):
                 continue
+            began = late[event] - self.takes[event]
             if event in gates:  # only the event that let it through counts
-                needs: list[_Need] = [_Need(clock.cause[event], 0)]
-            else:
-                needs = list(self.needs(event))
-            began = late[event] - self.takes.get(event, 0)
-            for need in needs:
-                late[need.source] = min(late[need.source], began - need.delay)
+                late[clock.cause[event]] = min(late[clock.cause[event]], began)
+                continue
+            if event > self.base[self.chain_of[event]]:
+                late[event - 1] = min(late[event - 1], began)
+            for by in range(self.first[event], self.first[event + 1]):
+                source = self.source[by]
+                late[source] = min(late[source], began - self.delay[by])
         return late[:-1]
