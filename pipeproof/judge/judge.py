@@ -48,6 +48,12 @@ def judge_program(file: str, program: Program, options: Options) -> Report:
     return _judge(file, subject, options)
 
 
+def judged(program: Program, only: tuple[str, ...] = ()) -> tuple[CheckResult, ...]:
+    """What the checks say of a program under its own transport, each finding replayed;
+    without the rows and metrics that a report has beside them."""
+    return tuple(_run_checks(Subject(program), Options(only=only)))
+
+
 def _subject(program: Program, options: Options) -> Subject:
     return Subject(
         program,
