@@ -8,7 +8,12 @@ It shares no code with the checks and their engines. A mutant is shown harmless 
 - no execution lets two accesses of one storage overlap, if one of them writes;
 - over terms, every compute, message, update and report gets what it got in the
   healthy program, and no side effect happens more or less often;
+- what the program states of its values is so;
 - parameters are gathered when they are used; budgets are kept.
+
+It is *allowed* if all of this is so but for values that the program states
+nothing of: how a parameter without ``want`` is stepped, which of several weight
+versions is used, whether a fragment contains an op that nothing in it needs.
 
 Whatever it cannot settle is not shown: the answer errs on the side of harm.
 """
@@ -29,11 +34,18 @@ from pipeproof.replay.model import Model, Unsupported
 from pipeproof.replay.state import State
 
 
+HARMLESS, ALLOWED, UNSHOWN = "harmless", "allowed", "unshown"
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Whether a mutant was shown harmless, and why (or why not), in words."""
+    """What the oracle can say of a mutant, and why, in words.
 
-    harmless: bool
+    *harmless*: every value is the same. *allowed*: something is another, and the
+    program states nothing that this breaks. *unshown*: anything else.
+    """
+
+    fate: str
     reason: str
 
 
@@ -43,38 +55,43 @@ class Oracle:
     def __init__(self, healthy: Program) -> None:
         self._healthy = healthy
         self._terms = Terms()
-        self._expected: Observed | str
+        self._expected: dict[bool, Observed] = {}  # with versions, and without
+        self._doubt: str | None = None
         try:
-            self._expected = observe(healthy, self._terms)
+            for versions in (True, False):
+                self._expected[versions] = observe(healthy, self._terms, versions=versions)
         except (Objection, Unsupported) as error:
-            self._expected = str(error)
+            self._doubt = str(error)
 
     def shown(self, mutant: Program) -> Shown:
         """Whether the mutant does what the healthy program does, in every execution."""
-        if isinstance(self._expected, str):
-            return Shown(False, f"the program itself is not understood: {self._expected}")
+        if self._doubt is not None:
+            return Shown(UNSHOWN, f"the program itself is not understood: {self._doubt}")
         try:
             found = observe(mutant, self._terms)
-            objection = next(self._objections(mutant, found, self._expected), None)
+            objection = next(self._objections(mutant, found), None)
+            if objection is None and self._same(found):
+                return Shown(HARMLESS, f"every value is the same: {_counts(found)}")
+            if objection is None:
+                return self._allowed(mutant, found)
         except (Objection, Unsupported) as error:
             objection = str(error)
         except TooMany:
             objection = "it has too many accesses that could overlap"
-        if objection is not None:
-            return Shown(False, objection)
-        return Shown(True, _reason(found, self._expected))
+        return Shown(UNSHOWN, objection)
 
-    def _objections(
-        self, mutant: Program, found: Observed, expected: Observed
-    ) -> Iterator[str]:
-        if found.demanded != expected.demanded:
-            yield "an update, a report or a side effect is another"
-        if found.computed != expected.computed:
-            # A fragment says of no compute that it must contain it.
-            if mutant.complete or not found.computed <= expected.computed:
-                yield "some compute gets something else"
-        if found.received != expected.received:
-            yield "some receive gets something else"
+    def _same(self, found: Observed) -> bool:
+        expected = self._expected[True]
+        return (
+            found.computed == expected.computed
+            and found.received == expected.received
+            and found.demanded == expected.demanded
+        )
+
+    def _objections(self, mutant: Program, found: Observed) -> Iterator[str]:
+        """What is wrong with a mutant whatever the values are."""
+        if found.broken is not None:
+            yield found.broken
         for lane in mutant.lanes:
             wrong, state = shards(mutant, lane)
             if wrong or any(now != SHARDED for now in state.values()):
@@ -82,12 +99,33 @@ class Oracle:
         yield from _unreduced(mutant, self._healthy)
         yield from _over_budget(mutant)
         yield from _by_chance(mutant)
-        wrong_pair = overlap(mutant, Model(mutant, mutant.transport))
-        if wrong_pair is not None:
-            yield wrong_pair
+        pair = overlap(mutant, Model(mutant, mutant.transport))
+        if pair is not None:
+            yield pair
+
+    def _allowed(self, mutant: Program, found: Observed) -> Shown:
+        """What is another, and that nothing in the program says it must not be."""
+        expected, reasons = self._expected[True], []
+        if found.computed != expected.computed or found.received != expected.received:
+            # Without a statement that it breaks (see _objections), any version will do.
+            found, expected = (observe(mutant, self._terms, versions=False), self._expected[False])
+            if found.received != expected.received:
+                return Shown(UNSHOWN, "some receive gets something else")
+            if found.computed == expected.computed:
+                reasons.append("which weight version a compute uses")
+            elif mutant.complete or not found.computed <= expected.computed:
+                return Shown(UNSHOWN, "some compute gets something else")
+            else:
+                reasons.append("whether this fragment has the compute that is missing")
+        if found.demanded != expected.demanded:
+            reasons.append("what it changes of updates, reports and effects")
+        return Shown(
+            ALLOWED,
+            f"the program does not state {' and '.join(reasons)}; else the same: {_counts(found)}",
+        )
 
 
-def _reason(found: Observed, expected: Observed) -> str:
+def _counts(found: Observed) -> str:
     parts = [
         f"{number} {noun}{'' if number == 1 else 's'}"
         for number, noun in (
@@ -97,11 +135,7 @@ def _reason(found: Observed, expected: Observed) -> str:
         )
         if number
     ]
-    same = f"{', '.join(parts) or 'nothing'} as before, in every execution"
-    left = (expected.computed - found.computed).total()
-    if left:
-        return f"a fragment need not contain it; {same}"
-    return f"every value is the same: {same}"
+    return f"{', '.join(parts) or 'nothing computed'}, in every execution"
 
 
 def _unreduced(mutant: Program, healthy: Program) -> Iterator[str]:

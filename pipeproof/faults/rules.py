@@ -20,7 +20,7 @@ _ANY = (*_ORDER, "versions", "gradients")
 
 _WHICH = (
     Rule("drop a forward or backward", _ANY, order.dropped(Kind.F, Kind.B, Kind.I, Kind.R)),
-    Rule("drop a weight gradient", ("coverage", "gradients"), order.dropped(Kind.W)),
+    Rule("drop a weight gradient", ("coverage", "gradients", "memory"), order.dropped(Kind.W)),
     Rule("repeat a compute", ("coverage", "order"), order.repeated(*order.COMPUTES)),
     Rule("wrong microbatch", ("coverage", "order"), order.wrong_microbatch),
     Rule("wrong stage", ("coverage", "order"), order.wrong_stage),
@@ -28,8 +28,8 @@ _WHICH = (
     Rule("B becomes I", ("coverage", "order"), order.relettered(Kind.B, Kind.I)),
     Rule("I becomes B", ("coverage", "order"), order.relettered(Kind.I, Kind.B)),
     Rule("B becomes I on a stage", ("coverage", "order"), order.stage_relettered),
-    Rule("one warm-up forward more", _ORDER, order.warm_up(more=True)),
-    Rule("one warm-up forward fewer", _ORDER, order.warm_up(more=False)),
+    Rule("one warm-up forward more", _ANY, order.warm_up(more=True)),
+    Rule("one warm-up forward fewer", _ANY, order.warm_up(more=False)),
     Rule("swap neighbours", _ANY, order.swapped_neighbours),
     Rule("move an op earlier", _ANY, order.moved(-order.FAR)),
     Rule("move an op later", _ANY, order.moved(order.FAR)),
@@ -65,14 +65,14 @@ _ISSUED = (
     Rule("wrong shape", ("matching",), messages.disagreeing("shape")),
     Rule("wrong dtype", ("matching",), messages.disagreeing("dtype")),
     Rule("wrong count", ("matching",), messages.disagreeing("count")),
-    Rule("missing wait", ("race",), messages.wait_dropped),
+    Rule("missing wait", ("race", "memory", "matching"), messages.wait_dropped),
     Rule("wait at once", ("deadlock",), messages.wait_at_once),
     Rule("swap members of a group", _ORDER, messages.swapped_members),
     Rule("group taken apart", _ORDER, messages.taken_apart),
 )
 _CALLS = (
     Rule("drop a collective", ("matching", "deadlock"), order.dropped(Kind.COLL)),
-    Rule("repeat a collective", ("matching", "deadlock"), order.repeated(Kind.COLL)),
+    Rule("repeat a collective", ("matching", "deadlock", "race"), order.repeated(Kind.COLL)),
     Rule("swap collectives", (*_ORDER, *_VALUES), messages.swapped_calls),
     Rule("wrong label of a collective", ("matching",), messages.other_label),
     Rule("sum for mean", ("gradients",), messages.other_operation),

@@ -1,7 +1,8 @@
 """The kill table: each rule's mutants of one target, judged.
 
-A mutant is *killed* where a check is violated, *undetermined* where one can no
-longer answer, *harmless* where the oracle shows it, and *survives* otherwise.
+A mutant is *killed* where a check is violated. Of the others it is *harmless* or
+*allowed* where the oracle shows it, *undetermined* where a check that answered
+for the healthy target no longer does, and it *survives* otherwise.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 
-from pipeproof.faults.harmless import Oracle
+from pipeproof.faults.harmless import UNSHOWN, Oracle
 from pipeproof.faults.rules import ISSUED_RULES, PROGRAM_RULES, SCHEDULE_RULES
 from pipeproof.faults.sites import Listing, Rule, Site, Target, listing_of
 from pipeproof.judge.judge import judged
@@ -21,7 +22,7 @@ from pipeproof.program.transports import Transport
 from pipeproof.recipes.issuing import build
 from pipeproof.verdict import CheckResult, Status
 
-KILLED, UNDETERMINED, HARMLESS, SURVIVES = "killed", "undetermined", "harmless", "survives"
+KILLED, UNDETERMINED, SURVIVES = "killed", "undetermined", "survives"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +142,8 @@ class _Seeder:
         else:
             shown = self.oracle.shown(program)
             reason = shown.reason
-            if shown.harmless:
-                fate = HARMLESS
+            if shown.fate != UNSHOWN:
+                fate = shown.fate
             elif doubting:
                 fate, checks = UNDETERMINED, tuple(doubting)
         named = any(check in rule.must for check in checks)

@@ -20,6 +20,7 @@ from typing import Any
 from pipeproof.program.notation import op_text, payload_name
 from pipeproof.program.ops import COMPUTE, Kind, activation, gradient
 from pipeproof.program.programs import Program
+from pipeproof.faults.statements import broken_statement
 from pipeproof.replay.confirm import data_needs
 from pipeproof.replay.layout import NOBODY, meetings_of, pairing
 from pipeproof.replay.ledger import NO_TRAITS, attributes_of
@@ -44,12 +45,16 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a program computes: how often each (what, term). ``demanded`` are those
-    among them that its own statements compare: updates, reports, side effects."""
+    """What a program computes: how often each (what, term).
+
+    ``demanded`` are updates, reports and side effects. ``broken`` says which of its
+    own statements (want, replicas, want_effects, versions) the program breaks.
+    """
 
     computed: Counter[tuple[Any, Term]]
     received: Counter[tuple[Any, Term]]
     demanded: Counter[tuple[Any, Term]]
+    broken: str | None
     computes: int
     messages: int
     updates: int
@@ -78,16 +83,20 @@ class _Watched(Model):
         return super()._leave(state, lane)
 
 
-def observe(program: Program, terms: Terms) -> Observed:
-    """Run the program to its end; ``Objection`` where it gets stuck or goes wrong."""
+def observe(program: Program, terms: Terms, *, versions: bool = True) -> Observed:
+    """Run the program to its end; ``Objection`` where it gets stuck or goes wrong.
+
+    Without ``versions`` the terms do not tell one weight version from another.
+    """
     model = _Watched(program)
-    outcome = model.run()
+    state = model.held_at(())
+    outcome = model.outcome(state)
     if outcome.stuck:
         raise Objection(f"it hangs at {op_text(program, outcome.stuck[0])}")
-    if outcome.unmatched:
-        raise Objection("a message meets nothing")
+    if outcome.unmatched or any(state.unfinished):
+        raise Objection("a message or a collective call meets nothing")
     _require_agreement(program)
-    return _Run(program, terms).observe(model.log)
+    return _Run(program, terms, versions).observe(model.log)
 
 
 def _require_agreement(program: Program) -> None:
@@ -115,13 +124,13 @@ def _require_agreement(program: Program) -> None:
 class _Run:
     """The stores of all ranks while the log of a run goes by."""
 
-    def __init__(self, program: Program, terms: Terms) -> None:
+    def __init__(self, program: Program, terms: Terms, versions: bool) -> None:
         self.program, self.terms = program, terms
         self.rank = [lane.rank for lane in program.lanes for _ in range(lane.first, lane.stop)]
         self.mate = pairing(program, program.transport.match)
         self.request: list[int] = program.request.tolist()
         self.values = Values(program, program.transport)
-        self.versioned = any(
+        self.versioned = versions and any(
             attributes_of(program, op).more.keys() & {"wv", "bumps"}
             or program.kind[op] in (Kind.STEP, Kind.ROLLBACK)
             for op in program.details.attributes
@@ -156,6 +165,7 @@ class _Run:
             self.computed,
             self.received,
             self.demanded,
+            broken_statement(self.program, self.values),
             computes=sum(kinds[k] for k in COMPUTE),
             messages=int(self.program.messages.send.sum()),
             updates=kinds[Kind.STEP] + kinds[Kind.REPORT],
@@ -227,17 +237,21 @@ class _Run:
         inputs += [self.ran[rank, c.kind, c.stage, c.microbatch] for c in sorted(computes, key=str)]
         state = attributes.more.get("rng")
         backward = kind in (Kind.B, Kind.I)
-        # The gradient of an input is the same whether the weight's comes with it or not.
-        name = "grad" if backward else int(kind)
+        # B is I and W: it makes the gradient of the input, and that of the weight of it.
+        name = "input gradient" if backward else int(kind)
         term = self.terms.of(name, stage, microbatch, version, state, *inputs)
         self.ran[rank, int(kind), stage, microbatch] = term
         if kind is Kind.F:
             self.payloads[rank, activation(stage, microbatch)] = term
         if backward:
             self.payloads[rank, gradient(stage, microbatch)] = term
-        seen = ((int(kind), stage, microbatch), term)
-        if not (attributes.redo and seen in self.computed):
-            self.computed[seen] += 1
+        made = [((name, stage, microbatch), term)]
+        if kind is Kind.B:
+            whole = self.terms.of(int(Kind.W), stage, microbatch, version, None, term)
+            made.append(((int(Kind.W), stage, microbatch), whole))
+        for seen in made:
+            if not (attributes.redo and seen in self.computed):
+                self.computed[seen] += 1
 
     def _note(self, op: int, kind: Kind) -> None:
         """What the program's own statements are about."""
