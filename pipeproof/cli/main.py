@@ -25,6 +25,10 @@ COMMANDS = {
         "pipeproof.cli.check",
         "Check schedules and programs: holds, violated or undetermined.",
     ),
+    "faults": (
+        "pipeproof.cli.faults",
+        "Break healthy schedules and programs by rule, and see what is caught.",
+    ),
     "convert": (
         "pipeproof.cli.convert",
         "Write what a file holds as a program in JSON, or as a torch CSV.",

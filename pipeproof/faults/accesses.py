@@ -44,9 +44,7 @@ def overlap(program: Program, model: Model) -> str | None:
     lane = [n for n, entry in enumerate(program.lanes) for _ in range(entry.first, entry.stop)]
     waiters: dict[int, list[int]] = {}
     poster = {int(r): op for op, r in enumerate(program.request.tolist()) if r >= 0}
-    for op, request in zip(
-        program.waits.op.tolist(), program.waits.request.tolist(), strict=True
-    ):
+    for op, request in zip(program.waits.op.tolist(), program.waits.request.tolist(), strict=True):
         waiters.setdefault(poster[request], []).append(op)
 
     def ended(first: Access, second: Access) -> bool:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pipeproof.faults.accesses import TooMany, overlap
 from pipeproof.faults.terms import Objection, Observed, Terms, observe
@@ -32,7 +33,6 @@ from pipeproof.replay.layout import posting_order, streams_of
 from pipeproof.replay.ledger import SHARDED, at_op, shards
 from pipeproof.replay.model import Model, Unsupported
 from pipeproof.replay.state import State
-
 
 HARMLESS, ALLOWED, UNSHOWN = "harmless", "allowed", "unshown"
 
@@ -140,9 +140,7 @@ def _counts(found: Observed) -> str:
 
 def _unreduced(mutant: Program, healthy: Program) -> Iterator[str]:
     """Each stage's gradients are reduced as often as before."""
-    times = [
-        sorted(p.stage[p.kind == Kind.REDUCE_GRAD].tolist()) for p in (mutant, healthy)
-    ]
+    times = [sorted(p.stage[p.kind == Kind.REDUCE_GRAD].tolist()) for p in (mutant, healthy)]
     if times[0] != times[1]:
         yield "gradients are reduced another number of times"
 
@@ -193,7 +191,7 @@ def _by_chance(program: Program) -> Iterator[str]:
     model = _Barred(program, program.transport)
     for ops in users.values():
         ordered = sorted(dict.fromkeys(ops), key=lambda op: place[op])
-        for one, other in zip(ordered, ordered[1:], strict=False):
+        for one, other in pairwise(ordered):
             if program.lane_of(one) == program.lane_of(other):
                 continue
             if model.enters(other, without=one):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 from pipeproof.faults.in_order import MESSAGES
 from pipeproof.faults.sites import (
@@ -75,7 +76,7 @@ def other_peer(listing: Listing) -> Sites:
         own = listing.rank(spot[0])
         others = [p % ranks for p in range(end.peer + 1, end.peer + ranks)]
         peer = next((p for p in others if p != own), None)
-        if peer is not None and 0 <= end.peer:
+        if peer is not None and end.peer >= 0:
             way = "to" if end.send else "from"
             words = f"{listing.who(spot[0])} runs {_end_text(listing, end)} {way} rank {peer}"
             yield listing.instead(spot, words, _with_end(piece, number, replace(end, peer=peer)))
@@ -112,6 +113,7 @@ def other_comm(listing: Listing) -> Sites:
 
 def disagreeing(trait: str) -> Callable[[Listing], Sites]:
     """The two ends of a message state other tensors: ``trait`` is shape, dtype or count."""
+    stated: tuple[Any, Any]
     stated = {"shape": ((1, 2), (2, 1)), "dtype": ("float32", "bfloat16"), "count": (1, 2)}[trait]
 
     def sites(listing: Listing) -> Sites:
@@ -124,14 +126,13 @@ def disagreeing(trait: str) -> Callable[[Listing], Sites]:
             if there == spot:
                 continue
             traits = (end.traits or Traits(), other.traits or Traits())
-            own, its = (
-                replace(t, **{trait: value}) for t, value in zip(traits, stated, strict=True)
-            )
+            changes: list[dict[str, Any]] = [{trait: value} for value in stated]
+            own, its = (replace(t, **c) for t, c in zip(traits, changes, strict=True))
             changed = {spot: _with_end(piece, number, replace(end, traits=own))}
             changed[there] = _with_end(other_piece, other_number, replace(other, traits=its))
             words = (
-                f"{listing.who(spot[0])} sends {_end_text(listing, end)} with {trait} {stated[0]}, "
-                f"{listing.who(there[0])} expects {stated[1]}"
+                f"{listing.who(spot[0])} sends {_end_text(listing, end)} with {trait} {stated[0]}"
+                f", {listing.who(there[0])} expects {stated[1]}"
             )
             yield Site(words, partial(_with_items, listing, changed))
 
@@ -313,4 +314,3 @@ def other_operation(listing: Listing) -> Sites:
             other = "sum" if more.get("op") == "avg" else "avg"
             words = f"{listing.who(spot[0])} takes the {other} in {listing.text(spot)}"
             yield listing.instead(spot, words, carrying_more(piece, op=other))
-

@@ -175,4 +175,3 @@ def wrong_placement(listing: Listing) -> Sites:
         words = f"{listing.who(there)} runs {listing.text(spot)}, {home}"
         changed = {row: items[:at] + items[at + 1 :], there: (*goal[:to], item, *goal[to:])}
         yield Site(words, partial(listing.with_rows, changed))
-

@@ -163,7 +163,9 @@ def wrong_content(listing: Listing) -> Sites:
         writes = attributes(piece).writes
         for i, (slot, content) in enumerate(writes):
             changed = (*writes[:i], (slot, f"{content}'"), *writes[i + 1 :])
-            words = f"{listing.who(spot[0])} writes something else to {slot} in {listing.text(spot)}"
+            words = (
+                f"{listing.who(spot[0])} writes something else to {slot} in {listing.text(spot)}"
+            )
             yield listing.instead(spot, words, carrying(piece, writes=changed))
 
 
@@ -184,7 +186,9 @@ def wrong_slot(listing: Listing) -> Sites:
             if other is not None:
                 traits = replace(end.traits, buf=other)
                 ends = (*piece.ends[:i], replace(end, traits=traits), *piece.ends[i + 1 :])
-                words = f"{listing.who(spot[0])} uses slot {other}, not {own}, in {listing.text(spot)}"
+                words = (
+                    f"{listing.who(spot[0])} uses slot {other}, not {own}, in {listing.text(spot)}"
+                )
                 yield listing.instead(spot, words, replace(piece, ends=ends))
 
 
@@ -228,7 +232,9 @@ def early_free(listing: Listing) -> Sites:
             left = carrying(piece, free=tuple(n for n in attributes(piece).free if n != name))
             gives = carrying(before, free=(*attributes(before).free, name))
             order = (*listing.rows[row][: at - 1], gives, left, *listing.rows[row][at + 1 :])
-            words = f"{listing.who(row)} frees {name} one op earlier than after {listing.text(spot)}"
+            words = (
+                f"{listing.who(row)} frees {name} one op earlier than after {listing.text(spot)}"
+            )
             yield from listing.ordered(row, order, words)
 
 

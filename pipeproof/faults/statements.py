@@ -25,7 +25,8 @@ def _broken(program: Program, values: Values) -> Iterator[str]:
     compared: set[str] = set()
     for op, attributes in details.attributes.items():
         name = attributes.label
-        if program.kind[op] in (Kind.STEP, Kind.REPORT) and name in details.want:
+        compares = program.kind[op] in (Kind.STEP, Kind.REPORT)
+        if compares and name is not None and name in details.want:
             compared.add(name)
             if values.form(op, name) != {s: c for s, c in details.want[name].items() if c}:
                 yield f"{name} is not what is wanted"

@@ -8,8 +8,8 @@ for the healthy target no longer does, and it *survives* otherwise.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from random import Random
 
 from pipeproof.faults.harmless import UNSHOWN, Oracle
@@ -18,7 +18,7 @@ from pipeproof.faults.sites import Listing, Rule, Site, Target, listing_of
 from pipeproof.judge.judge import judged
 from pipeproof.program.programs import Program
 from pipeproof.program.schedules import Schedule
-from pipeproof.program.transports import Transport
+from pipeproof.program.transports import PRESETS, Transport
 from pipeproof.recipes.issuing import build
 from pipeproof.verdict import CheckResult, Status
 
@@ -84,12 +84,9 @@ class Seeding:
     transport: Transport | None = None
 
 
-def kill_table(file: str, target: Target, seeding: Seeding, default: Transport) -> KillTable:
-    """Break a target by every rule, and judge what results.
-
-    ``default`` is the transport of a schedule for which none is asked.
-    """
-    seeder = _Seeder(target, seeding, default)
+def kill_table(file: str, target: Target, seeding: Seeding) -> KillTable:
+    """Break a target by every rule, and judge what results."""
+    seeder = _Seeder(target, seeding)
     status = min((c.status for c in seeder.own), default=Status.UNDETERMINED)
     objections = tuple(
         dict.fromkeys(f"{f.check}: {f.message}" for c in seeder.own for f in c.findings)
@@ -101,14 +98,21 @@ def kill_table(file: str, target: Target, seeding: Seeding, default: Transport) 
 class _Seeder:
     """Seeds faults in one target and judges the mutants."""
 
-    def __init__(self, target: Target, seeding: Seeding, default: Transport) -> None:
+    def __init__(self, target: Target, seeding: Seeding) -> None:
         self.target, self.seeding = target, seeding
-        self.issue: Callable[[Target], Program] = lambda t: _issued(t, seeding, default)
-        program = self.issue(target)
-        self.program = program
-        self.own = judged(program)
+        self.program = self._issued(target)
+        self.own = judged(self.program)
         self.blind = {c.check for c in self.own if c.status is Status.UNDETERMINED}
-        self.oracle = Oracle(program)
+        self.oracle = Oracle(self.program)
+
+    def _issued(self, target: Target) -> Program:
+        """The program that is judged: a mutant of a program keeps its transport."""
+        asked = self.seeding.transport
+        if isinstance(target, Schedule):
+            return build(target, self.seeding.recipe, asked or PRESETS["nccl"])
+        if asked is None:
+            return target
+        return replace(target, transport=target.transport.on_streams_of(asked))
 
     def rows(self) -> Iterator[Row]:
         """A row a rule, in the order of the table."""
@@ -125,36 +129,30 @@ class _Seeder:
         sites = list(rule.sites(listing))
         chosen = sites
         if self.seeding.per_rule is not None and len(sites) > self.seeding.per_rule:
-            # The same places in every run, and in every row the first of them.
+            # The same places in every run.
             places = Random(0).sample(range(len(sites)), self.seeding.per_rule)
             chosen = [sites[place] for place in sorted(places)]
         return Row(rule, len(sites), tuple(self._judge(rule, site) for site in chosen))
 
     def _judge(self, rule: Rule, site: Site) -> Mutant:
         target = site.build()
-        program = self.issue(target)
+        program = self._issued(target)
         results = judged(program)
         objecting = _checks(results, Status.VIOLATED)
         doubting = [c for c in _checks(results, Status.UNDETERMINED) if c not in self.blind]
-        fate, checks, reason = SURVIVES, (), ""
-        if objecting:
-            fate, checks = KILLED, tuple(objecting)
-        else:
+        fate, reason = KILLED, ""
+        if not objecting:
+            fate = SURVIVES
             shown = self.oracle.shown(program)
             reason = shown.reason
             if shown.fate != UNSHOWN:
                 fate = shown.fate
             elif doubting:
-                fate, checks = UNDETERMINED, tuple(doubting)
+                fate = UNDETERMINED
+        checks = tuple(objecting or doubting) if fate in (KILLED, UNDETERMINED) else ()
         named = any(check in rule.must for check in checks)
         return Mutant(rule.name, site.words, fate, checks, named, reason, target)
 
 
 def _checks(results: tuple[CheckResult, ...], status: Status) -> list[str]:
     return [c.check for c in results if c.status is status]
-
-
-def _issued(target: Target, seeding: Seeding, default: Transport) -> Program:
-    if isinstance(target, Schedule):
-        return build(target, seeding.recipe, seeding.transport or default)
-    return target

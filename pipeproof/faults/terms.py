@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipeproof.faults.statements import broken_statement
 from pipeproof.program.notation import op_text, payload_name
 from pipeproof.program.ops import COMPUTE, Kind, activation, gradient
 from pipeproof.program.programs import Program
-from pipeproof.faults.statements import broken_statement
 from pipeproof.replay.confirm import data_needs
 from pipeproof.replay.layout import NOBODY, meetings_of, pairing
 from pipeproof.replay.ledger import NO_TRAITS, attributes_of
@@ -130,11 +130,9 @@ class _Run:
         self.mate = pairing(program, program.transport.match)
         self.request: list[int] = program.request.tolist()
         self.values = Values(program, program.transport)
-        self.versioned = versions and any(
-            attributes_of(program, op).more.keys() & {"wv", "bumps"}
-            or program.kind[op] in (Kind.STEP, Kind.ROLLBACK)
-            for op in program.details.attributes
-        )
+        self.versioned = versions
+        # By rank and parameter, the weights it has had: version and what they came from.
+        self.weights: dict[tuple[int, str], list[tuple[int, Term]]] = {}
         self.posters = {r: op for op, r in enumerate(self.request) if r >= 0}
         held = program.details.held
         self.payloads: dict[tuple[int, int], Term] = {p: terms.of("held", p[1]) for p in held}
@@ -231,10 +229,12 @@ class _Run:
         hosts = program.hosts[stage] if stage < len(program.hosts) else ()
         if hosts and rank not in hosts and not attributes.anywhere:
             raise self._wrong(op, "runs on a rank that does not host its stage")
-        version = self.values.version_used(op) if self.versioned else 0
+        version = self._weights_used(op, f"w{stage}") if self.versioned else 0
         payloads, computes = data_needs(program, op)
         inputs = [self.payloads[rank, p] for p in sorted(payloads)]
-        inputs += [self.ran[rank, c.kind, c.stage, c.microbatch] for c in sorted(computes, key=str)]
+        inputs += [
+            self.ran[rank, c.kind, c.stage, c.microbatch] for c in sorted(computes, key=str)
+        ]
         state = attributes.more.get("rng")
         backward = kind in (Kind.B, Kind.I)
         # B is I and W: it makes the gradient of the input, and that of the weight of it.
@@ -245,7 +245,7 @@ class _Run:
             self.payloads[rank, activation(stage, microbatch)] = term
         if backward:
             self.payloads[rank, gradient(stage, microbatch)] = term
-        made = [((name, stage, microbatch), term)]
+        made: list[tuple[Any, Term]] = [((name, stage, microbatch), term)]
         if kind is Kind.B:
             whole = self.terms.of(int(Kind.W), stage, microbatch, version, None, term)
             made.append(((int(Kind.W), stage, microbatch), whole))
@@ -253,12 +253,38 @@ class _Run:
             if not (attributes.redo and seen in self.computed):
                 self.computed[seen] += 1
 
+    # --- weights -----------------------------------------------------------------
+
+    def _history(self, rank: int, name: str) -> list[tuple[int, Term]]:
+        return self.weights.setdefault((rank, name), [(0, self.terms.of("weights", name))])
+
+    def _weights_used(self, op: int, name: str) -> Term:
+        history = self._history(self.rank[op], name)
+        version = attributes_of(self.program, op).more.get("wv", history[-1][0])
+        return self._weights_of(op, history, version)
+
+    def _weights_of(self, op: int, history: list[tuple[int, Term]], version: int) -> Term:
+        found = [term for number, term in history if number == version]
+        if not found:
+            raise self._wrong(op, f"names version {version}, which there never was")
+        return found[-1]
+
+    def _renew(self, op: int, name: str, version: int | None, *change: Any) -> None:
+        """The weights become others: what they were, changed."""
+        history = self._history(self.rank[op], name)
+        if version is None:
+            had = {number for number, _ in history}
+            version = history[-1][0] + 1
+            while version in had:
+                version += 1
+        history.append((version, self.terms.of("changed", history[-1][1], *change)))
+
     def _note(self, op: int, kind: Kind) -> None:
         """What the program's own statements are about."""
         rank, attributes = self.rank[op], attributes_of(self.program, op)
         more, label = attributes.more, attributes.label
         for effect in more.get("effects", ()):
-            self.demanded["effect", rank, effect] += 1
+            self.demanded[("effect", rank, effect), None] += 1
         for name in more.get("uses", ()):
             if self.values.versions(op, name)[-1] != more["it"]:
                 raise self._wrong(op, f"uses another version of {name} than it should")
@@ -270,9 +296,15 @@ class _Run:
             key = (int(kind), rank, label, self.counts[kind, rank, label])
             told = tuple(sorted((s, str(c)) for s, c in form.items()))
             self.demanded[key, (told, more.get("opt"))] += 1
-        if kind is Kind.ROLLBACK:
+            if kind is Kind.STEP:
+                self._renew(op, label, None, told, more.get("opt"))
+        if kind is Kind.ROLLBACK and label is not None:
+            history = self._history(rank, label)
+            term = self._weights_of(op, history, more["version"])
+            history.append((more["version"], term))
             self.counts[kind, rank, label] += 1
-            self.demanded[(int(kind), rank, label, self.counts[kind, rank, label]), None] += 1
+            key = (int(kind), rank, label, self.counts[kind, rank, label])
+            self.demanded[key, term] += 1
 
     # --- an op ends --------------------------------------------------------------
 
@@ -303,6 +335,8 @@ class _Run:
                 self.slots[rank, slot] = payload_name(program, payload)
         if op in self.copied:
             self.slots[rank, attributes.more["copy"][1]] = self.copied.pop(op)
+        for name in attributes.more.get("bumps", ()):
+            self._renew(op, name, attributes.more.get("to"), attributes.label)
         for name in attributes.free:
             if (rank, name) not in self.live:
                 raise self._wrong(op, f"frees {name}, which is not there")

@@ -81,9 +81,7 @@ def apart(program: Program) -> tuple[Strand, ...]:
     for row, (op, send, peer, payload, comm) in enumerate(rows):
         ends[op].append(End(send, peer, payload, comm, details.traits.get(row)))
     waits: list[list[int]] = [[] for _ in range(program.ops)]
-    for op, request in zip(
-        program.waits.op.tolist(), program.waits.request.tolist(), strict=True
-    ):
+    for op, request in zip(program.waits.op.tolist(), program.waits.request.tolist(), strict=True):
         waits[op].append(request)
     columns = zip(
         program.kind.tolist(),
