@@ -20,6 +20,7 @@ Whatever it cannot settle is not shown: the answer errs on the side of harm.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -111,18 +112,33 @@ class Oracle:
             found, expected = (observe(mutant, self._terms, versions=False), self._expected[False])
             if found.received != expected.received:
                 return Shown(UNSHOWN, "some receive gets something else")
-            if found.computed == expected.computed:
-                reasons.append("which weight version a compute uses")
-            elif mutant.complete or not found.computed <= expected.computed:
+            open_ = _left_open(mutant, found, expected)
+            if open_ is None:
                 return Shown(UNSHOWN, "some compute gets something else")
-            else:
-                reasons.append("whether this fragment has the compute that is missing")
+            reasons.append(open_)
         if found.demanded != expected.demanded:
             reasons.append("what it changes of updates, reports and effects")
         return Shown(
             ALLOWED,
             f"the program does not state {' and '.join(reasons)}; else the same: {_counts(found)}",
         )
+
+
+def _left_open(mutant: Program, found: Observed, expected: Observed) -> str | None:
+    """What it is that the program leaves open, where nothing else differs."""
+    missing, more = expected.computed - found.computed, found.computed - expected.computed
+    if not missing and not more:
+        return "which weight version a compute uses"
+    if not more and all(key[0] == Kind.R for key, _ in missing):
+        return "that a forward is recomputed"
+    if mutant.complete:
+        return None
+    times = Counter(key for key, _ in found.computed.elements())
+    if not more:
+        return "that this fragment has the compute that is missing"
+    if not missing and all(key[0] == Kind.W and times[key] == 1 for key, _ in more):
+        return "that this fragment leaves the weight gradient to others"
+    return None
 
 
 def _counts(found: Observed) -> str:

@@ -146,6 +146,7 @@ class _Run:
         self.pending: dict[int, int] = {}  # request -> op
         self.counts: Counter[tuple[Any, ...]] = Counter()
         self.computed: Counter[tuple[Any, Term]] = Counter()
+        self.redone: set[tuple[Any, Term]] = set()
         self.received: Counter[tuple[Any, Term]] = Counter()
         self.demanded: Counter[tuple[Any, Term]] = Counter()
 
@@ -154,6 +155,7 @@ class _Run:
             (self._leave if leaves else self._begin)(op)
         for op in list(self.pending.values()):
             self._give(op)
+        self.computed.update(self.redone - self.computed.keys())
         details = self.program.details
         remaining = {name for _, name in self.live} - details.may_remain
         if details.leak_check and remaining:
@@ -249,9 +251,10 @@ class _Run:
         if kind is Kind.B:
             whole = self.terms.of(int(Kind.W), stage, microbatch, version, None, term)
             made.append(((int(Kind.W), stage, microbatch), whole))
-        for seen in made:
-            if not (attributes.redo and seen in self.computed):
-                self.computed[seen] += 1
+        if attributes.redo:  # once or more often is the same
+            self.redone.update(made)
+        else:
+            self.computed.update(made)
 
     # --- weights -----------------------------------------------------------------
 
