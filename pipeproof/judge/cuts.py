@@ -83,7 +83,7 @@ def without_microbatch(program: Program, microbatch: int) -> Program | None:
 def without_end_stage(program: Program, first: bool) -> Program | None:
     """The program without its first or last stage."""
     details = program.details
-    if program.stages == 1 or details.layers is not None:
+    if program.stages <= 1 or details.layers is not None:
         return None
     if first and any(_names_weights(a) for a in details.attributes.values()):
         return None  # weights are called by their stage: they would be others'
@@ -314,4 +314,3 @@ def _completed(cut: Program, before: Lacking) -> Program:
     held = frozenset(details.held | (lacking(cut) - before))
     bare = replace(cut, details=replace(details, held=frozenset()))
     return replace(cut, details=replace(details, held=held & frozenset(lacking(bare))))
-

@@ -4,8 +4,8 @@ Smallest in this order: fewest ranks, then microbatches, then stages, then ops,
 then what ops carry. Cuts are tried greedily, ops in halves, quarters and so on
 (delta debugging), until none is left that can be made. A cut counts if
 
-- the check that found it finds it again, with the same verdict and the same kind
-  of claim, no more often than before, and the replay confirms it;
+- the check that found it finds it again, with the same verdict and the same sort
+  of claim (``sort_of``), no more often than before, and the replay confirms it;
 - no other check is violated that was not before: the smaller program is wrong in
   this one way, and its missing inputs are given (``cuts``).
 """
@@ -22,7 +22,18 @@ from pipeproof.formats.program_text import left_out, program_text
 from pipeproof.judge import cuts
 from pipeproof.judge.judge import judged
 from pipeproof.program.programs import Program
-from pipeproof.verdict import Finding, Ran, Status
+from pipeproof.verdict import (
+    Crossed,
+    Diverged,
+    EffectCount,
+    Finding,
+    Illegal,
+    Lacks,
+    Ran,
+    Status,
+    Stuck,
+    WrongForm,
+)
 
 _T = TypeVar("_T")
 
@@ -77,13 +88,9 @@ class _Search:
 
     def found(self, program: Program) -> Finding | None:
         """The finding in a program, if it is there."""
-        claim = self.sought.counterexample.claim
         for result in judged(program, (self.sought.check,)):
             for finding in result.findings:
-                its = finding.counterexample.claim
-                alike = finding.verdict is self.sought.verdict and type(its) is type(claim)
-                if isinstance(claim, Ran) and isinstance(its, Ran):
-                    alike = alike and (claim.times > claim.expected) == (its.times > its.expected)
+                alike = sort_of(finding) == sort_of(self.sought)
                 if alike and finding.count <= self.sought.count:
                     return finding
         return None
@@ -104,6 +111,31 @@ class _Search:
         finding = self.found(program)
         assert finding is not None  # every program accepted shows it
         return Shrunk(program, finding, self.tries)
+
+
+def sort_of(finding: Finding) -> tuple[object, ...]:
+    """What makes two findings the same defect, whatever the ids: a wrong sum that has
+    become an empty one is another, and so is a circle of waits that is none any more."""
+    claim = finding.counterexample.claim
+    detail: tuple[object, ...] = ()
+    match claim:
+        case Stuck():
+            detail = (finding.counterexample.cyclic,)
+        case Crossed():
+            detail = (claim.trait,)
+        case Ran():
+            detail = (claim.times, claim.expected)
+        case Lacks():
+            detail = (claim.kind, claim.payload is None)
+        case WrongForm():
+            detail = (claim.name, claim.found)
+        case EffectCount():
+            detail = (claim.effect, claim.times, claim.expected)
+        case Diverged():
+            detail = (claim.name, len(finding.where))  # updates that differ, or one too few
+        case Illegal():
+            detail = (claim.what,)
+    return (finding.check, finding.verdict, type(claim), *detail)
 
 
 def _objecting(program: Program) -> set[str]:
