@@ -6,8 +6,8 @@ then what ops carry. Cuts are tried greedily, ops in halves, quarters and so on
 
 - the check that found it finds it again, with the same verdict and the same sort
   of claim (``sort_of``), no more often than before, and the replay confirms it;
-- no other check is violated that was not before: the smaller program is wrong in
-  this one way, and its missing inputs are given (``cuts``).
+- nothing of another sort is found that was not before: the smaller program is
+  wrong in this one way, and its missing inputs are given (``cuts``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from pipeproof.verdict import (
     Illegal,
     Lacks,
     Ran,
-    Status,
     Stuck,
     WrongForm,
 )
@@ -67,7 +66,7 @@ class _Search:
     def __init__(self, finding: Finding) -> None:
         self.sought = finding
         self.tries = 0
-        self.objecting: set[str] = set()
+        self.objecting: set[tuple[object, ...]] = set()
 
     def start(self, program: Program) -> Program:
         """The program as its text says it, as a fragment where it may be one."""
@@ -124,7 +123,7 @@ def sort_of(finding: Finding) -> tuple[object, ...]:
         case Crossed():
             detail = (claim.trait,)
         case Ran():
-            detail = (claim.times, claim.expected)
+            detail = (claim.kind, claim.times, claim.expected)
         case Lacks():
             detail = (claim.kind, claim.payload is None)
         case WrongForm():
@@ -138,8 +137,9 @@ def sort_of(finding: Finding) -> tuple[object, ...]:
     return (finding.check, finding.verdict, type(claim), *detail)
 
 
-def _objecting(program: Program) -> set[str]:
-    return {r.check for r in judged(program) if r.status is Status.VIOLATED}
+def _objecting(program: Program) -> set[tuple[object, ...]]:
+    """The sorts of everything that is found."""
+    return {sort_of(finding) for result in judged(program) for finding in result.findings}
 
 
 def _size(program: Program) -> tuple[int, ...]:

@@ -58,7 +58,7 @@ def seeded(target: Target, per_rule: int | None, recipe: str = "torch") -> KillT
 @pytest.mark.parametrize("file", SPECS)
 def test_specs(file: str) -> None:
     for target in targets(file):
-        table = seeded(target, 2)
+        table = seeded(target, 1)
         assert [row.rule for row in table.rows] == [*SCHEDULE_RULES, *ISSUED_RULES]
         # Whole schedules state everything: nothing is allowed because it is not stated.
         assert not table.mutants(UNDETERMINED, ALLOWED)
@@ -93,7 +93,7 @@ def test_repaired_cases(file: str) -> None:
 def test_every_rule_kills() -> None:
     """Between them the programs give every rule a place where it does harm."""
     killed: Counter[str] = Counter()
-    tables = [seeded(program(name), 4) for name in DOCUMENTS]
+    tables = [seeded(program(name), 3) for name in DOCUMENTS]
     (sharded,) = targets("tests/data/torch_csv/InterleavedZeroBubble_2_4_2.comms.csv")
     tables.append(seeded(sharded, 4))
     for table in tables:
