@@ -261,18 +261,14 @@ def taken_apart(listing: Listing) -> Sites:
 
 def wait_dropped(listing: Listing) -> Sites:
     """An op does not wait for something that it should wait for."""
+    posters = {listing.item(spot).posts: spot for spot in listing.spots()}
     for spot in listing.spots():
         piece: Item = listing.item(spot)
         for request in piece.waits:
             left = tuple(r for r in piece.waits if r != request)
-            words = f"{listing.who(spot[0])} does not wait for {_posted(listing, request)}"
+            words = f"{listing.who(spot[0])} does not wait for {listing.text(posters[request])}"
             gone = piece.kind is Kind.WAIT and not left
             yield listing.instead(spot, words, *([] if gone else [replace(piece, waits=left)]))
-
-
-def _posted(listing: Listing, request: int) -> str:
-    spot = next(s for s in listing.spots() if listing.item(s).posts == request)
-    return listing.text(spot)
 
 
 def wait_at_once(listing: Listing) -> Sites:

@@ -1,8 +1,8 @@
 """The kill table: each rule's mutants of one target, judged.
 
 A mutant is *killed* where a check is violated. Of the others it is *harmless* or
-*allowed* where the oracle shows it, *undetermined* where a check that answered
-for the healthy target no longer does, and it *survives* otherwise.
+*allowed* where the oracle shows it, *undetermined* where a check cannot answer
+(it may be the one that would object), and it *survives* otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from random import Random
 from pipeproof.faults.harmless import UNSHOWN, Oracle
 from pipeproof.faults.rules import ISSUED_RULES, PROGRAM_RULES, SCHEDULE_RULES
 from pipeproof.faults.sites import Listing, Rule, Site, Target, listing_of
-from pipeproof.judge.judge import judged
+from pipeproof.judge.judge import EnginesDisagree, judged
 from pipeproof.program.programs import Program
 from pipeproof.program.schedules import Schedule
 from pipeproof.program.transports import PRESETS, Transport
@@ -102,7 +102,6 @@ class _Seeder:
         self.target, self.seeding = target, seeding
         self.program = self._issued(target)
         self.own = judged(self.program)
-        self.blind = {c.check for c in self.own if c.status is Status.UNDETERMINED}
         self.oracle = Oracle(self.program)
 
     def _issued(self, target: Target) -> Program:
@@ -137,9 +136,12 @@ class _Seeder:
     def _judge(self, rule: Rule, site: Site) -> Mutant:
         target = site.build()
         program = self._issued(target)
-        results = judged(program)
+        try:
+            results = judged(program)
+        except EnginesDisagree as error:  # say with which mutant, or nobody finds it again
+            raise EnginesDisagree(f"{error} (where {site.words})") from error
         objecting = _checks(results, Status.VIOLATED)
-        doubting = [c for c in _checks(results, Status.UNDETERMINED) if c not in self.blind]
+        doubting = _checks(results, Status.UNDETERMINED)
         fate, reason = KILLED, ""
         if not objecting:
             fate = SURVIVES

@@ -115,7 +115,7 @@ def _left(table: KillTable, style: Style, written: Mapping[int, str]) -> list[st
     lines: list[str] = []
     titles = {
         SURVIVES: "Survivors: no check objects, and they are not shown harmless",
-        UNDETERMINED: "Undetermined: a check can no longer answer",
+        UNDETERMINED: "Undetermined: a check cannot answer",
         ALLOWED: "Allowed: they change what the target states nothing of",
         HARMLESS: "Harmless: they change nothing, in any execution",
     }

@@ -89,11 +89,20 @@ def test_undetermined_mutants_are_written(folder: Path) -> None:
     """A want that nothing compares is undetermined: 3, and the mutant is kept."""
     printed = faults("--write", "out", "gradients.json")
     assert printed.return_value == 3
-    assert "Undetermined: a check can no longer answer" in printed.stdout
+    assert "Undetermined: a check cannot answer" in printed.stdout
     path, _ = (folder / "out").glob("*drop-a-step.json")
     assert f"out/{path.name}" in printed.stdout
     again = CliRunner().invoke(group, ["check", f"out/{path.name}"], standalone_mode=False)
     assert again.return_value == 3
+
+
+def test_a_program_with_choice(folder: Path) -> None:
+    """Checks that cannot answer cannot be blamed: nothing survives them."""
+    ranks = '"0": [["RECV", "x", "any"]], "1": [["SEND", "x", 0]], "2": [["X", "x"]]'
+    (folder / "choice.json").write_text(f'{{"programs": {{{ranks}}}}}')
+    printed = faults("choice.json")
+    assert printed.return_value == 3
+    assert "Survivors" not in printed.stdout
 
 
 def test_a_hole_in_the_checks_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def test_repaired_cases(file: str) -> None:
 def test_every_rule_kills() -> None:
     """Between them the programs give every rule a place where it does harm."""
     killed: Counter[str] = Counter()
-    tables = [seeded(program(name), 3) for name in DOCUMENTS]
+    tables = [seeded(program(name), 4) for name in DOCUMENTS]
     (sharded,) = targets("tests/data/torch_csv/InterleavedZeroBubble_2_4_2.comms.csv")
     tables.append(seeded(sharded, 4))
     for table in tables:
