@@ -148,6 +148,13 @@ class UnequalCalls:
 
 
 @dataclass(frozen=True, slots=True)
+class Unjoined:
+    """The program runs to its end and this posted collective call never completes."""
+
+    op: int
+
+
+@dataclass(frozen=True, slots=True)
 class Exceeds:
     """At op, its rank holds ``units``, more than its budget."""
 
@@ -272,6 +279,7 @@ Claim = (
     | InFlight
     | Overtakes
     | UnequalCalls
+    | Unjoined
     | Exceeds
     | PilesUp
     | Illegal

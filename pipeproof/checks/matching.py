@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipeproof.checks.collectives import unequal_calls
+from pipeproof.checks.collectives import unequal_calls, unjoined_calls
 from pipeproof.checks.slots import misreads
 from pipeproof.checks.subject import Subject
 from pipeproof.checks.telling import count, finding, result
@@ -45,6 +45,7 @@ def check(subject: Subject) -> CheckResult:
         *_unmatched(subject),
         *_misread(subject),
         *unequal_calls(subject, NAME),
+        *unjoined_calls(subject, NAME),
         *_layers(subject),
     ]
     messages = len(pairing.sends)

@@ -25,6 +25,7 @@ from pipeproof.cli.reading import (
     read,
     run_at,
     sources,
+    with_reading,
 )
 from pipeproof.errors import InputError
 from pipeproof.formats.sources import NAMED, Failure, Source
@@ -82,7 +83,6 @@ def _parse_budget(text: str) -> dict[int | None, int]:
     metavar="CHECK",
     help=f"Only this check: {', '.join(CHECK_NAMES)}.",
 )
-@options.FIXED
 @click.option(
     "--budget",
     metavar="UNITS",
@@ -92,12 +92,7 @@ def _parse_budget(text: str) -> dict[int | None, int]:
 @click.option(
     "--activation-bytes", type=click.IntRange(min=0), help="Bytes of one live activation."
 )
-@options.STAGES
-@options.MICROBATCHES
-@options.CHUNKS
-@options.SIZE
-@options.TIME_LIMIT
-@options.NOTATION
+@with_reading
 @options.COST
 @options.COSTS
 @options.TIMING
@@ -118,15 +113,9 @@ def command(
     transport: Transport | None,
     recipe: str | None,
     only: tuple[str, ...],
-    fixed: bool,
     budget: Mapping[int | None, int] | None,
     activation_bytes: int | None,
-    stages: int | None,
-    microbatches: int | None,
-    chunks: int | None,
-    more_sizes: dict[str, int],
-    time_limit: float,
-    notation: str,
+    reading: Reading,
     cost: Mapping[str, Any] | None,
     costs_file: str | None,
     timing: str,
@@ -162,12 +151,6 @@ def command(
         timing=timing,
         per_rank=per_rank,
         explained=sys.maxsize if explain_time else EXPLAINED if output == "json" else 0,
-    )
-    reading = Reading(
-        sizes=options.sizes_of(stages, microbatches, chunks, more_sizes),
-        older=notation == "older",
-        fixed=fixed,
-        time_limit=time_limit,
     )
     found = list(reports(files, format_, reading, wishes))
     if found and all(r.error is not None and r.error.get("empty") for r in found):

@@ -11,7 +11,7 @@ import click
 from pipeproof.cli import options
 from pipeproof.cli.check import reports, text_style
 from pipeproof.cli.costs import cost_model
-from pipeproof.cli.reading import Reading
+from pipeproof.cli.reading import Reading, with_reading
 from pipeproof.program.transports import PRESETS, Transport
 from pipeproof.report import outcome
 from pipeproof.report.style import amount
@@ -31,13 +31,7 @@ SORT_KEYS = (
 @options.FROM
 @options.TRANSPORT
 @options.RECIPE
-@options.FIXED
-@options.STAGES
-@options.MICROBATCHES
-@options.CHUNKS
-@options.SIZE
-@options.TIME_LIMIT
-@options.NOTATION
+@with_reading
 @options.COST
 @options.COSTS
 @options.TIMING
@@ -61,13 +55,7 @@ def command(
     format_: str | None,
     transport: Transport | None,
     recipe: str | None,
-    fixed: bool,
-    stages: int | None,
-    microbatches: int | None,
-    chunks: int | None,
-    more_sizes: dict[str, int],
-    time_limit: float,
-    notation: str,
+    reading: Reading,
     cost: Mapping[str, Any] | None,
     costs_file: str | None,
     timing: str,
@@ -93,12 +81,6 @@ def command(
     transport = transport or PRESETS["nccl"]
     wishes = Options(
         transport=transport, recipe=recipe, costs=costs, timing=timing, per_rank=per_rank
-    )
-    reading = Reading(
-        sizes=options.sizes_of(stages, microbatches, chunks, more_sizes),
-        older=notation == "older",
-        fixed=fixed,
-        time_limit=time_limit,
     )
     found = list(reports(files, format_, reading, wishes))
     terms = f"on {transport.name}, {_model(costs)}"

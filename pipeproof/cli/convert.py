@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from pipeproof.cli import options
-from pipeproof.cli.reading import Reading, complain, read, sources
+from pipeproof.cli.reading import Reading, complain, read, sources, with_reading
 from pipeproof.errors import InputError
 from pipeproof.formats.sources import Failure, Source
-from pipeproof.program.transports import Transport, parse_transport
+from pipeproof.program.transports import Transport
 from pipeproof.report.style import escaped
 
 if TYPE_CHECKING:
@@ -38,13 +37,7 @@ DONE, UNUSABLE = 0, 2
 @click.option("--part", help="Which one, where a file holds several programs.")
 @options.RECIPE
 @options.TRANSPORT
-@options.FIXED
-@options.STAGES
-@options.MICROBATCHES
-@options.CHUNKS
-@options.SIZE
-@options.TIME_LIMIT
-@options.NOTATION
+@with_reading
 def command(
     file: str,
     format_: str | None,
@@ -53,13 +46,7 @@ def command(
     part: str | None,
     recipe: str | None,
     transport: Transport | None,
-    fixed: bool,
-    stages: int | None,
-    microbatches: int | None,
-    chunks: int | None,
-    more_sizes: dict[str, int],
-    time_limit: float,
-    notation: str,
+    reading: Reading,
 ) -> int:
     """Write a schedule, program or recording as a program in JSON, or as a torch
     action CSV where it fits.
@@ -67,12 +54,6 @@ def command(
     What the format written cannot hold is named on standard error. A schedule
     becomes a program by its recipe, over its transport.
     """
-    reading = Reading(
-        sizes=options.sizes_of(stages, microbatches, chunks, more_sizes),
-        older=notation == "older",
-        fixed=fixed,
-        time_limit=time_limit,
-    )
     try:
         found = _one(_source(file, format_), reading, part)
         if target == "torch-csv":
@@ -136,18 +117,15 @@ def _as_json(
 ) -> tuple[str, list[str]]:
     from pipeproof.formats.program_text import left_out, overlapping, program_text
     from pipeproof.program.schedules import Schedule
-    from pipeproof.recipes.issuing import build
+    from pipeproof.recipes.issuing import issued
 
     beside: list[str] = []
     if isinstance(found, Schedule):
         pairs = overlapping(found)
         if pairs:
             beside.append(f"overlaps (the actions of a cell stand one after the other): {pairs}")
-        over = transport or parse_transport(found.transport)
-        found = build(found, recipe or found.recipe, over)
-    elif transport is not None:
-        found = replace(found, transport=found.transport.on_streams_of(transport))
-    return program_text(found), [*beside, *left_out(found)]
+    program = issued(found, recipe, transport)
+    return program_text(program), [*beside, *left_out(program)]
 
 
 def _write(text: str, output: str) -> int:

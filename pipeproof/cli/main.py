@@ -29,6 +29,14 @@ COMMANDS = {
         "pipeproof.cli.compare",
         "Put schedules side by side: verdict, time, memory, messages.",
     ),
+    "faults": (
+        "pipeproof.cli.faults",
+        "Break healthy schedules and programs by rule, and see what is caught.",
+    ),
+    "shrink": (
+        "pipeproof.cli.shrink",
+        "Cut a violated input to the smallest that fails the same way.",
+    ),
     "convert": (
         "pipeproof.cli.convert",
         "Write what a file holds as a program in JSON, or as a torch CSV.",

@@ -7,12 +7,14 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from pipeproof.cli import options
 from pipeproof.cli.deadline import deadline
 from pipeproof.errors import InputError
 from pipeproof.formats.sources import NAMED, Failure, Source, decode, gather
@@ -42,6 +44,41 @@ class Reading:
     def microbatches(self) -> int | None:
         """The number of microbatches that was asked for."""
         return self.sizes.get("m")
+
+
+def with_reading(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options that say how its inputs are read, as the one
+    argument ``reading``."""
+
+    @wraps(function)
+    def call(
+        *,
+        fixed: bool,
+        stages: int | None,
+        microbatches: int | None,
+        chunks: int | None,
+        more_sizes: Mapping[str, int],
+        time_limit: float,
+        notation: str,
+        **others: Any,
+    ) -> int:
+        sizes = options.sizes_of(stages, microbatches, chunks, more_sizes)
+        reading = Reading(sizes, notation == "older", fixed, time_limit)
+        return function(reading=reading, **others)
+
+    for option in reversed(
+        (
+            options.FIXED,
+            options.STAGES,
+            options.MICROBATCHES,
+            options.CHUNKS,
+            options.SIZE,
+            options.TIME_LIMIT,
+            options.NOTATION,
+        )
+    ):
+        call = option(call)
+    return call
 
 
 class Reader(NamedTuple):

@@ -14,7 +14,7 @@ from pipeproof.judge.options import Options
 from pipeproof.program.programs import Program
 from pipeproof.program.schedules import Schedule
 from pipeproof.program.transports import parse_transport
-from pipeproof.recipes import issuing
+from pipeproof.recipes.issuing import issued
 from pipeproof.replay.confirm import confirm
 from pipeproof.replay.measure import simple
 from pipeproof.spec.definition import Definition, Sizes, spelled
@@ -113,16 +113,11 @@ def _report(file: str, made: Made, options: Options) -> Report:
     return judge_schedule(file, made, options)
 
 
-def _issued(schedule: Schedule, options: Options) -> Program:
-    transport = options.transport or parse_transport(schedule.transport)
-    return issuing.build(schedule, options.recipe or schedule.recipe, transport)
-
-
 def _confirmed(result: CheckResult, made: Made, options: Options) -> tuple[Finding, ...]:
     """The findings on figures, each counted again."""
     if all(f.replayed for f in result.findings):
         return result.findings
-    program = made if isinstance(made, Program) else _issued(made, options)
+    program = issued(made, options.recipe, options.transport)
     confirmed = []
     for finding in result.findings:
         claim = finding.counterexample.claim

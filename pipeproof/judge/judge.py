@@ -18,7 +18,7 @@ from pipeproof.judge.rows import SideBySide, program_rows, schedule_rows
 from pipeproof.program.ops import Kind
 from pipeproof.program.programs import Program
 from pipeproof.program.schedules import Schedule
-from pipeproof.program.transports import Transport, parse_transport
+from pipeproof.program.transports import Transport
 from pipeproof.recipes import issuing
 from pipeproof.verdict import CheckResult, Finding, Report, Status, Verdict
 
@@ -31,8 +31,7 @@ class EnginesDisagree(Exception):
 def judge_schedule(file: str, schedule: Schedule, options: Options) -> Report:
     """Report on a schedule under the recipe and transport of ``options``, its own
     where they name none."""
-    transport = options.transport or parse_transport(schedule.transport)
-    program = issuing.build(schedule, options.recipe or schedule.recipe, transport)
+    program = issuing.issued(schedule, options.recipe, options.transport)
     subject = _subject(program, options)
     if options.wants("deadlock"):
         _set_rows(subject, schedule_rows(schedule, program, subject.pairing))
@@ -41,13 +40,18 @@ def judge_schedule(file: str, schedule: Schedule, options: Options) -> Report:
 
 def judge_program(file: str, program: Program, options: Options) -> Report:
     """Report on a program under its own transport, or the one asked for."""
-    if options.transport is not None:
-        program = replace(program, transport=program.transport.on_streams_of(options.transport))
+    program = issuing.issued(program, transport=options.transport)
     subject = _subject(program, options)
     decidable = "deadlock" not in _blind(program) and not subject.contended
     if options.wants("deadlock") and decidable:
         _set_rows(subject, program_rows(program, holds=subject.runs_to_end))
     return _judge(file, subject, options)
+
+
+def judged(program: Program, only: tuple[str, ...] = ()) -> tuple[CheckResult, ...]:
+    """What the checks say of a program under its own transport, each finding replayed;
+    without the rows and metrics that a report has beside them."""
+    return tuple(_run_checks(Subject(program), Options(only=only)))
 
 
 def _subject(program: Program, options: Options) -> Subject:

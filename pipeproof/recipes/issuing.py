@@ -24,7 +24,7 @@ from pipeproof.program.keys import dense
 from pipeproof.program.ops import Kind, activation, gradient
 from pipeproof.program.programs import Lane, Messages, Origin, Program, Waits
 from pipeproof.program.schedules import Schedule
-from pipeproof.program.transports import Transport
+from pipeproof.program.transports import Transport, parse_transport
 from pipeproof.recipes.lowering import lower_as_torch, lower_naively
 
 if TYPE_CHECKING:
@@ -51,6 +51,19 @@ def build(schedule: Schedule, recipe: str, transport: Transport) -> Program:
     if recipe == "grouped":
         return _issue_blocking(schedule, transport, grouped=True)
     raise ValueError(f"unknown recipe {recipe!r}; known: {', '.join(RECIPES)}")
+
+
+def issued(
+    target: Schedule | Program, recipe: str | None = None, transport: Transport | None = None
+) -> Program:
+    """The program of a target: what a recipe makes of a schedule over a transport, its
+    own where none is asked for; a program as it is, on the transport's streams."""
+    if isinstance(target, Schedule):
+        over = transport or parse_transport(target.transport)
+        return build(target, recipe or target.recipe, over)
+    if transport is None:
+        return target
+    return replace(target, transport=target.transport.on_streams_of(transport))
 
 
 def _program(

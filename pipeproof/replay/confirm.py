@@ -51,6 +51,7 @@ from pipeproof.verdict import (
     Sharding,
     Stuck,
     UnequalCalls,
+    Unjoined,
     Unmatched,
     WrongForm,
 )
@@ -86,6 +87,8 @@ def confirm(program: Program, transport: Transport, counterexample: Counterexamp
             return _overtakes(program, transport, claim)
         case UnequalCalls():
             return _unequal_calls(program, claim)
+        case Unjoined():
+            return _unjoined(program, transport, claim)
         case Exceeds():
             return _exceeds(program, claim, moves)
         case PilesUp():
@@ -147,6 +150,15 @@ def _unequal_calls(program: Program, claim: UnequalCalls) -> str | None:
     one, other = (program.details.attributes[op] for op in (claim.one, claim.other))
     if (one.more["kind"], one.label) == (other.more["kind"], other.label):
         return "The two calls are the same."
+    return None
+
+
+def _unjoined(program: Program, transport: Transport, claim: Unjoined) -> str | None:
+    state = (model := Model(program, transport)).held_at(())
+    if stuck := model.outcome(state).stuck:
+        return f"The program does not reach its end: stuck at {_texts(program, stuck)}."
+    if program.kind[claim.op] != Kind.COLL or not state.unfinished[claim.op]:
+        return f"{_texts(program, (claim.op,))} completes."
     return None
 
 

@@ -303,3 +303,19 @@ def test_sends_that_only_move_in_their_wait_need_one() -> None:
     # A blocking receive waits for ever.
     (found,) = judge(ranks(sent, [["RECV", "x", 0]], **lazy)).findings
     assert found.check == "deadlock"
+
+
+def test_posted_calls_that_a_member_never_joins() -> None:
+    """Nothing waits for the call, so nothing is stuck; it is left over all the same."""
+    call = ["COLL", "allreduce", "world", "w", {"param": "w", "req": "c"}]
+    again = ["COLL", "allreduce", "world", "w", {"param": "w", "req": "d"}]
+    own = [call, ["WAIT", "c"]]
+    Fault(
+        name="one call more",
+        check="matching",
+        right={"n_ranks": 2, "programs": {"0": own, "1": own}},
+        wrong={"n_ranks": 2, "programs": {"0": [*own, again], "1": own}},
+        verdict="mismatch",
+        where=[(0, "allreduce w", "programs.0[2]")],
+        says="is call 2 of group world, which rank 1 never makes; nothing waits for it",
+    ).verify()

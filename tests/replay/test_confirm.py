@@ -25,6 +25,7 @@ from pipeproof.verdict import (
     Remains,
     Sharding,
     Stuck,
+    Unjoined,
     Unmatched,
 )
 from tests.programs import program
@@ -42,6 +43,17 @@ def refuted(
 
 
 # --- claims that need a run ---------------------------------------------------
+
+
+def test_calls_that_nobody_joins() -> None:
+    call = ["COLL", "allreduce", "world", "w", {"param": "w", "req": "c"}]
+    alone = program([call], [["X", "x"]])
+    assert refuted(alone, Unjoined(0)) is None
+    both = program([call], [call])
+    assert refuted(both, Unjoined(0)) == "rank 0 allreduce w completes."
+    stuck = program([[*call[:4], {"param": "w"}]], [["X", "x"]])
+    assert (refuted(stuck, Unjoined(0)) or "").startswith("The program does not reach its end")
+
 
 CROSS = program(
     [["F", 0, 0], ["SEND", "x0", 1], ["RECV", "x1", 1]],
