@@ -20,6 +20,18 @@ class Entry(NamedTuple):
 SCHEDULES: Mapping[str, Entry] = {
     "gpipe": Entry("synchronous", "gpipe", "all forwards, then all backwards"),
     "1f1b": Entry("synchronous", "one_f_one_b", "one forward, one backward in turn"),
+    "eager-1f1b": Entry("synchronous", "eager_one_f_one_b", "1F1B with twice the warm-up"),
+    "gpipe-recompute": Entry("synchronous", "gpipe_recompute", "GPipe, forwards run again"),
+    "1f1b-recompute": Entry("synchronous", "one_f_one_b_recompute", "1F1B, forwards run again"),
+    "inference": Entry("synchronous", "inference", "forwards only"),
+    "interleaved": Entry("interleaved", "interleaved", "1F1B over several chunks a rank"),
+    "interleaved-zb": Entry(
+        "interleaved", "interleaved_zero_bubble", "interleaved, backward split in two"
+    ),
+    "breadth-first": Entry("interleaved", "breadth_first", "GPipe over several chunks a rank"),
+    "zb-h1": Entry("zero_bubble", "zb_h1", "1F1B, backward split in two"),
+    "zb-h2": Entry("zero_bubble", "zb_h2", "ZB-H1 with twice the warm-up, no bubble"),
+    "zb-v": Entry("v_shaped", "zb_v", "a V of two chunks a rank, no bubble"),
 }
 """Name -> where its definition is, in the order in which they are listed."""
 

@@ -16,7 +16,7 @@ from pipeproof.program.programs import Program
 from pipeproof.program.transports import PRESETS
 from pipeproof.recipes.issuing import build
 from tests.programs import program
-from tests.schedules import random_plan
+from tests.random_plans import random_plan
 from tests.sequential import COMPUTES, Action, Rows, parse, write
 from tests.torch_files import text
 

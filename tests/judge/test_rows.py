@@ -33,7 +33,7 @@ from tests.engines.test_lanes import synchronised
 from tests.exhaustive import explore
 from tests.programs import ALL_TRANSPORTS, programs, transports
 from tests.programs import program as lanes_of
-from tests.schedules import random_plan
+from tests.random_plans import random_plan
 from tests.sequential import write, wrongs_of
 from tests.torch_files import COMMS, COMPUTE_ONLY, INDEX, schedule
 
