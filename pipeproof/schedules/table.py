@@ -32,6 +32,22 @@ SCHEDULES: Mapping[str, Entry] = {
     "zb-h1": Entry("zero_bubble", "zb_h1", "1F1B, backward split in two"),
     "zb-h2": Entry("zero_bubble", "zb_h2", "ZB-H1 with twice the warm-up, no bubble"),
     "zb-v": Entry("v_shaped", "zb_v", "a V of two chunks a rank, no bubble"),
+    "dualpipe": Entry("dualpipe", "dualpipe", "two directions, forwards and backwards overlap"),
+    "dualpipe-v": Entry("dualpipe", "dualpipe_v", "DualPipe cut in half: a V"),
+    "chimera": Entry("chimera", "chimera", "two directions that fill each other's gaps"),
+    "chimera-doubling": Entry(
+        "chimera", "chimera_doubling", "Chimera, two microbatches in each forward"
+    ),
+    "v-half": Entry("controllable_memory", "v_half", "a V in half of 1F1B's memory"),
+    "v-min": Entry("controllable_memory", "v_min", "a V in a third of 1F1B's memory"),
+    "hanayo": Entry("waves", "hanayo", "down the ranks and up again, several times"),
+    "pipedream": Entry("asynchronous", "pipedream", "1F1B, an update after each backward"),
+    "pipedream-2bw": Entry(
+        "asynchronous", "pipedream_2bw", "1F1B, two weight versions, updates one late"
+    ),
+    "pipemare": Entry("asynchronous", "pipemare", "1F1B, updates at once, one weight version"),
+    "seq1f1b": Entry("sequences", "seq_one_f_one_b", "1F1B over slices of sequences"),
+    "terapipe": Entry("sequences", "terapipe", "GPipe over slices of sequences"),
 }
 """Name -> where its definition is, in the order in which they are listed."""
 
