@@ -137,6 +137,7 @@ class _Stage:
     """What the microbatches of a stage have seen."""
 
     agrees: bool = True
+    older: bool = False  # a forward used another version than the one current then
     staleness: int = 0
     kept: int = 1
     ranks: set[int] = field(default_factory=set)
@@ -153,6 +154,7 @@ def _rule(program: Program, tale: History, pairs: list[tuple[Read, Read]]) -> di
     for read, forward in pairs:
         stage = stages[stage_of[read.op]]
         stage.agrees &= read.version == forward.version
+        stage.older |= forward.depth < forward.now
         stage.staleness = max(stage.staleness, read.now - forward.depth)
         stage.ranks.add(read.rank)
     for number, stage in stages.items():
@@ -176,7 +178,8 @@ def _rule_name(tale: History, stages: list[tuple[int, _Stage]]) -> str:
     stale = [stage.staleness for _, stage in stages]
     if not any(stale):
         return "synchronous"
-    if len(set(stale)) == 1 < len(stale):
+    older = any(stage.older for _, stage in stages)
+    if len(set(stale)) == 1 and (older or len(stale) > 1):
         return f"delayed by {stale[0]} on every stage"
     if len(stale) == 1:
         return f"stashed, staleness {stale[0]} on every stage"

@@ -143,10 +143,11 @@ def weights(program: Program, rank: int) -> Mapping[str, int]:
     """``staleness`` and ``weight_versions`` of a rank: the most updates between the
     version that a forward used and its backward's update, and the most versions
     that it has to keep at once, over its stages; and whether all its backwards
-    ``agree`` with their forwards."""
+    ``agree`` with their forwards, and whether some forward took an ``older`` version
+    than the current one."""
     now: dict[int, int] = defaultdict(int)
     used: dict[tuple[int, int], int] = {}
-    stale, agree, uses = 0, True, []
+    stale, agree, older, uses = 0, True, False, []
     for lane in program.lanes:
         for op in range(lane.first, lane.stop) if lane.rank == rank else ():
             kind, stage = program.kind[op], int(program.stage[op])
@@ -160,10 +161,11 @@ def weights(program: Program, rank: int) -> Mapping[str, int]:
             uses.append((op, stage, version, now[stage]))
             if kind == Kind.F:
                 used[key] = version
+                older |= version < now[stage]
             elif key in used:
                 stale = max(stale, now[stage] - used[key])
                 agree &= version == used[key]
-    return {"staleness": stale, "weight_versions": _kept(uses), "agree": agree}
+    return {"staleness": stale, "weight_versions": _kept(uses), "agree": agree, "older": older}
 
 
 def _kept(uses: list[tuple[int, int, int, int]]) -> int:
@@ -216,5 +218,6 @@ def _rule_differs(program: Program, name: str) -> str | None:
     elif not any(stale):
         rule = "synchronous"
     else:
-        rule = "delayed" if len(set(stale)) == 1 else "stashed"
+        later = program.ranks > 1 or any(f["older"] for f in found)
+        rule = "delayed" if len(set(stale)) == 1 and later else "stashed"
     return f"the update rule is {name}" if rule == name else None

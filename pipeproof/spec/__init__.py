@@ -34,7 +34,7 @@ from pipeproof.spec.definition import Definition, schedule
 from pipeproof.spec.ops import B, F, I, R, W, allreduce, together, update
 from pipeproof.spec.orders import by_priority, by_start, read
 from pipeproof.spec.placements import Placement
-from pipeproof.spec.sizes import least, loop, most
+from pipeproof.spec.sizes import least, loop, most, within
 
 __all__ = [
     "B",
@@ -64,4 +64,5 @@ __all__ = [
     "update",
     "update_rule",
     "weight_versions",
+    "within",
 ]

@@ -56,14 +56,16 @@ class Priorities:
     inputs have arrived, the one of least priority value (then of least start).
 
     ``priority(op, rank)`` values an op; ``limit(rank)``, where given, is how many
-    activations a rank may hold: no forward is started beyond it. ``split`` runs I
-    and W instead of B.
+    activations a rank may hold: no forward is started beyond it. ``reserve(op, rank)``
+    is how many of those a forward must leave free, for the forwards of later chunks
+    that the ones before it wait for. ``split`` runs I and W instead of B.
     """
 
     priority: Callable[[Op, int], Any]
     costs: Costs
     limit: Callable[[int], int] | None = None
     split: bool = False
+    reserve: Callable[[Op, int], int] | None = None
 
     def rows(self, sizes: Mapping[str, int], placement: Placement) -> list[list[Op]]:
         """The greedy run; InputError where it gets stuck at its limits."""
@@ -76,9 +78,10 @@ def by_priority(
     costs: Costs | None = None,
     limit: Callable[[int], int] | None = None,
     split: bool = False,
+    reserve: Callable[[Op, int], int] | None = None,
 ) -> Priorities:
     """A dynamic order: see `Priorities`."""
-    return Priorities(priority, costs or Costs(), limit, split)
+    return Priorities(priority, costs or Costs(), limit, split, reserve)
 
 
 class _Greedy:
@@ -148,14 +151,20 @@ class _Greedy:
         return Op(kind, microbatch, chunk=self.at[stage][1])
 
     def _choose(self, rank: int) -> tuple[Kind, int, int] | None:
-        limit = self.order.limit
-        full = limit is not None and self.held[rank] >= limit(rank)
-        open_items = [i for i in self.ready[rank] if not (full and i[0] is Kind.F)]
+        open_items = [i for i in self.ready[rank] if i[0] is not Kind.F or self._fits(i, rank)]
         if not open_items:
             return None
         return min(
             open_items, key=lambda i: (self.order.priority(self._op(i), rank), i[2], i[1], i[0])
         )
+
+    def _fits(self, item: tuple[Kind, int, int], rank: int) -> bool:
+        """Whether a rank has room for a forward."""
+        limit, reserve = self.order.limit, self.order.reserve
+        if limit is None:
+            return True
+        left = reserve(self._op(item), rank) if reserve is not None else 0
+        return self.held[rank] + left < limit(rank)
 
     def _after(self, kind: Kind, stage: int, microbatch: int) -> list[tuple[Kind, int, int]]:
         """What an op makes ready."""

@@ -169,6 +169,15 @@ def loop(start: Any, stop: Any = None, /) -> Any:
     return bound.recorder.loop(bound._form_of(start), bound._form_of(stop))
 
 
+def within(index: Any, start: Any, stop: Any, /) -> Any:
+    """``index`` alone if it is from ``start`` to below ``stop``, and nothing otherwise.
+
+    ``for j in within(i - 1, 0, m): yield B(j)`` is an ``if`` that can be read for
+    loops: it is a loop of at most one turn.
+    """
+    return loop(most(index, start), least(index + 1, stop))
+
+
 def least(first: Any, *rest: Any) -> Any:
     """The least of numbers or sizes, as ``min`` is of numbers."""
     return _extreme(False, (first, *rest))
