@@ -47,13 +47,20 @@ FROM = click.option(
     metavar="FORMAT",
     help=f"Format of all inputs: {', '.join(FORMATS)}. Default: by their names and contents.",
 )
-TRANSPORT = click.option(
-    "--transport",
-    metavar="NAME[:SLOTS]",
-    callback=parsed(parse_transport),
-    help=f"Transport of the messages: {', '.join(PRESETS)}; with :1 or :inf for buffer "
-    "slots. Default: nccl for schedules, a program's own.",
-)
+
+
+def _transport(default: str) -> Callable[..., Any]:
+    return click.option(
+        "--transport",
+        metavar="NAME[:SLOTS]",
+        callback=parsed(parse_transport),
+        help=f"Transport of the messages: {', '.join(PRESETS)}; with :1 or :inf for buffer "
+        f"slots. Default: {default}.",
+    )
+
+
+TRANSPORT = _transport("nccl for schedules, a program's own")
+ONE_TRANSPORT = _transport("nccl, for programs too")
 RECIPE = click.option(
     "--recipe",
     type=click.Choice(RECIPE_NAMES),

@@ -222,6 +222,8 @@ def _measures(report: Report, style: Style) -> list[str]:
         return []  # what never ends takes no time
     bubble = metrics["bubble"]
     text = f"{'where it runs: ' if stuck else ''}makespan {amount(makespan)}"
+    if metrics.get("timing") == "recipe":
+        text += " with its communication"
     if bubble:
         text += (
             f"; bubble {bubble['idle_over_elapsed']:.1%} of elapsed time, "
