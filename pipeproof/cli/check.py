@@ -165,14 +165,14 @@ def reports(
     """A report on every target; what cannot be read is one too, and complained of at once."""
     for item in sources(files, format_):
         if isinstance(item, Failure):
-            yield _failed(item.file, item.error, empty=_is_empty_folder(item))
+            yield failed_report(item.file, item.error, empty=_is_empty_folder(item))
             continue
         try:
             yield from _judged(item, reading, wishes)
         except InputError as error:
-            yield _failed(item.file, error)
+            yield failed_report(item.file, error)
         except MemoryError:
-            yield _failed(item.file, InputError("too large for this machine's memory"))
+            yield failed_report(item.file, InputError("too large for this machine's memory"))
         except Exception as error:  # a defect of ours: the other targets are still judged
             report_crash(error, item.file)
             yield Report(
@@ -215,7 +215,7 @@ def _judged_definitions(source: Source, reading: Reading, wishes: Options) -> It
                 source.file, definition, wishes, reading.sizes, run, partial(progress_bar, name)
             )
         except InputError as error:
-            yield _failed(source.file, error)
+            yield failed_report(source.file, error)
             continue
         yield replace(report, name=f"{base} [{report.name}]" if own else report.name)
 
@@ -235,7 +235,7 @@ def _is_empty_folder(failure: Failure) -> bool:
     return failure.error.message.startswith("no file to check") and os.path.isdir(failure.file)
 
 
-def _failed(file: str, error: InputError, *, empty: bool = False) -> Report:
+def failed_report(file: str, error: InputError, *, empty: bool = False) -> Report:
     """The report of an input that could not be read; its message goes out at once."""
     complain(file, error)
     fields = {
