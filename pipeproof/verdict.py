@@ -50,27 +50,48 @@ class Verdict(Enum):
 # --- claims -------------------------------------------------------------------
 
 
+Taken = tuple[tuple[int, int], ...]
+"""Which message which receive takes where the program leaves it open: (receive,
+send) message rows, in order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """No legal move is left and these ops (one a blocked lane) cannot complete."""
+    """No legal move is left and these ops (one a blocked lane) cannot complete, where
+    messages are ``taken`` so."""
 
     ops: tuple[int, ...]
+    taken: Taken = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TakesEither:
+    """Two executions in which ``receive`` takes messages of different senders: with
+    the last of what is taken in ``one``, and in ``other``."""
+
+    receive: int
+    one: Taken
+    other: Taken
 
 
 @dataclass(frozen=True, slots=True)
 class Crossed:
-    """These two message rows meet although they differ in ``trait``."""
+    """These two message rows meet although they differ in ``trait``; where it is open
+    what they meet, with the last of what is ``taken``."""
 
     send: int
     recv: int
     trait: str  # "payload", "shape", "dtype" or "count"
+    taken: Taken = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """The program runs to its end and this posted message row met nothing."""
+    """The program runs to its end and this posted message row met nothing, where
+    messages are ``taken`` so."""
 
     row: int
+    taken: Taken = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +266,7 @@ class NoVersion:
 
 Claim = (
     Stuck
+    | TakesEither
     | Crossed
     | Unmatched
     | Ran

@@ -26,6 +26,7 @@ from pipeproof.replay.ledger import (
     units_of,
 )
 from pipeproof.replay.model import Model
+from pipeproof.replay.state import Outcome
 from pipeproof.verdict import (
     Counterexample,
     Crossed,
@@ -47,6 +48,8 @@ from pipeproof.verdict import (
     Repeated,
     Sharding,
     Stuck,
+    Taken,
+    TakesEither,
     UnequalCalls,
     Unmatched,
     WrongForm,
@@ -63,6 +66,8 @@ def confirm(program: Program, transport: Transport, counterexample: Counterexamp
     match claim:
         case Stuck():
             return _stuck(program, transport, claim, moves)
+        case TakesEither():
+            return _takes_either(program, transport, claim)
         case Crossed():
             return _crossed(program, transport, claim)
         case Unmatched():
@@ -104,10 +109,26 @@ def confirm(program: Program, transport: Transport, counterexample: Counterexamp
 # --- confirmed by a run -------------------------------------------------------
 
 
+def _end(program: Program, transport: Transport, taken: Taken) -> Outcome | str:
+    """How the execution ends in which messages are taken so; an objection where it
+    is none, or goes on."""
+    model = Model(program, transport)
+    state = model.follow(taken)
+    if state is None:
+        return "No execution has these receives take these messages in this order."
+    left = model.takes(state)
+    if left:
+        receive, send = (message_text(program, row) for row in (left[0].number, left[0].send))
+        return f"The run goes on: {receive} can take {send}."
+    return model.outcome(state)
+
+
 def _stuck(
     program: Program, transport: Transport, claim: Stuck, moves: tuple[int, ...]
 ) -> str | None:
-    outcome = Model(program, transport).run()
+    outcome = _end(program, transport, claim.taken)
+    if isinstance(outcome, str):
+        return outcome
     if not outcome.stuck:
         return "The program runs to its end: nothing is stuck."
     if tuple(sorted(claim.ops)) != outcome.stuck:
@@ -120,11 +141,26 @@ def _stuck(
 
 
 def _unmatched(program: Program, transport: Transport, claim: Unmatched) -> str | None:
-    outcome = Model(program, transport).run()
+    outcome = _end(program, transport, claim.taken)
+    if isinstance(outcome, str):
+        return outcome
     if outcome.stuck:
         return f"The program does not reach its end: stuck at {_texts(program, outcome.stuck)}."
     if claim.row not in outcome.unmatched:
         return f"{message_text(program, claim.row)} meets its counterpart."
+    return None
+
+
+def _takes_either(program: Program, transport: Transport, claim: TakesEither) -> str | None:
+    senders = set()
+    for taken in (claim.one, claim.other):
+        if not taken or taken[-1][0] != claim.receive:
+            return f"{message_text(program, claim.receive)} is not what takes a message last."
+        if Model(program, transport).follow(taken) is None:
+            return "No execution has these receives take these messages in this order."
+        senders.add(int(program.messages.rank[taken[-1][1]]))
+    if len(senders) < 2:
+        return f"{message_text(program, claim.receive)} takes messages of one sender."
     return None
 
 
@@ -148,6 +184,11 @@ def _unequal_calls(program: Program, claim: UnequalCalls) -> str | None:
 def _crossed(program: Program, transport: Transport, claim: Crossed) -> str | None:
     send, recv = claim.send, claim.recv
     meets = pairing(program, transport.match)[send]
+    if claim.taken:
+        if Model(program, transport).follow(claim.taken) is None:
+            return "No execution has these receives take these messages in this order."
+        taker, meets = claim.taken[-1]
+        meets = taker if meets == send else NOBODY
     if not program.messages.send[send] or program.messages.send[recv] or meets != recv:
         other = "nothing" if meets == NOBODY else message_text(program, meets)
         return f"{message_text(program, send)} meets {other}, not {message_text(program, recv)}."
