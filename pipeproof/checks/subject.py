@@ -18,6 +18,8 @@ from pipeproof.engines.events.ordering import Before, contended, sequence
 from pipeproof.engines.events.pairing import Pairing, pair
 from pipeproof.engines.events.run import Run, run
 from pipeproof.engines.events.turns import turns
+from pipeproof.engines.explore.search import LIMIT, Exploration, explore
+from pipeproof.engines.explore.tables import objection
 from pipeproof.program.lanes import rank_of_ops
 from pipeproof.program.programs import Program
 from pipeproof.verdict import TransportRow
@@ -34,13 +36,14 @@ class Subject:
     verdicts under other transports, where they were asked for. ``implied_by``
     names the row whose run reached the end under rules at least as strict, where
     one is known: its order of events is legal here too, so no further run is
-    needed.
+    needed. ``limit`` is the number of states after which a search gives up.
     """
 
     program: Program
     budget: dict[int, int] = field(default_factory=dict)
     rows: tuple[TransportRow, ...] = ()
     implied_by: str | None = None
+    limit: int = LIMIT
 
     @cached_property
     def rank(self) -> Ints:
@@ -82,6 +85,17 @@ class Subject:
             return ()
         streams = self.program.transport.streams
         return tuple(contended(self.program, streams, self.before))
+
+    @cached_property
+    def unclear(self) -> str | None:
+        """What the program format leaves open about a program with choice, if it does;
+        then there are no ``executions`` to speak of."""
+        return objection(self.program, self.program.transport)
+
+    @cached_property
+    def executions(self) -> Exploration:
+        """Every execution of a program with choice, as far as the limit allows."""
+        return explore(self.program, self.program.transport, self.limit)
 
     @cached_property
     def arrived(self) -> Bools:

@@ -20,6 +20,8 @@ from pipeproof.verdict import (
 
 ENGINE = "event graph"
 SCOPE = "this program"
+LANE_BY_LANE = ("order", "memory")
+"""Checks that read each lane by itself, and ask for happens-before across lanes."""
 
 
 def spell(items: Iterable[object]) -> str:
@@ -109,6 +111,16 @@ def undetermined(subject: Subject, check: str) -> CheckResult | None:
     Then the check is not run at all: what it does not understand could add
     the order, the payload or the choice that its verdict turns on.
     """
+    if subject.program.chooses and subject.program.several_lanes and check in LANE_BY_LANE:
+        return CheckResult(
+            check=check,
+            status=Status.UNDETERMINED,
+            scope=SCOPE,
+            engine="none",
+            summary="what lanes of a rank have in common depends on the execution",
+            reason=f"{check} follows one order of the lanes of a rank, and the program has "
+            "a choice",
+        )
     blind = [f for f in subject.program.details.features if check in f.checks]
     if not blind:
         return _left_to_chance(subject, check)
@@ -127,7 +139,8 @@ def _left_to_chance(subject: Subject, check: str) -> CheckResult | None:
     """The answer where two lanes take turns in no fixed order: which messages and
     calls meet is then open, which ``race`` reports, and no single order decides
     what else turns on it."""
-    if check in ("coverage", "matching", "race") or not subject.contended:
+    decided = ("coverage", "matching", "race", "deadlock")
+    if check in decided or subject.program.chooses or not subject.contended:
         return None
     one, other = (op_text(subject.program, op) for op in subject.contended[0])
     return CheckResult(

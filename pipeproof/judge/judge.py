@@ -42,7 +42,7 @@ def judge_program(file: str, program: Program, options: Options) -> Report:
     if options.transport is not None:
         program = replace(program, transport=program.transport.on_streams_of(options.transport))
     subject = _subject(program, options)
-    decidable = "deadlock" not in _blind(program) and not subject.contended
+    decidable = not program.chooses and not subject.contended
     if _wants(options, "deadlock") and decidable:
         _set_rows(subject, program_rows(program, holds=subject.runs_to_end))
     return _judge(file, subject, options)
@@ -52,6 +52,7 @@ def _subject(program: Program, options: Options) -> Subject:
     return Subject(
         program,
         budget=_budget(program, options),
+        limit=options.states,
     )
 
 
@@ -62,11 +63,6 @@ def _set_rows(subject: Subject, rows: SideBySide) -> None:
 
 def _wants(options: Options, check: str) -> bool:
     return not options.only or check in options.only
-
-
-def _blind(program: Program) -> set[str]:
-    """The checks that the program uses something unknown to."""
-    return {check for feature in program.details.features for check in feature.checks}
 
 
 def _judge(file: str, subject: Subject, options: Options) -> Report:
@@ -125,7 +121,9 @@ def _replayed(subject: Subject, finding: Finding) -> Finding:
         raise EnginesDisagree(
             f"{finding.check} found: {finding.message}. The step-by-step run says: {objection}"
         )
-    unfinished = subject.unfinished if finding.verdict is Verdict.DEADLOCK else ()
+    deadlock = finding.verdict is Verdict.DEADLOCK
+    fixed = deadlock and not program.chooses and not subject.contended
+    unfinished = subject.unfinished if fixed else ()
     return replace(finding, replayed=True, excerpts=excerpts(program, finding, unfinished))
 
 
@@ -145,14 +143,13 @@ def _transport(program: Program) -> Mapping[str, Any]:
 def _metrics(subject: Subject, options: Options) -> Mapping[str, Any]:
     program = subject.program
     metrics: dict[str, Any] = {"makespan": None}
-    blind = _blind(program)
-    if "order" not in blind:
+    if not program.chooses:
         measured = timing(program, options.costs)
         if measured is not None:
             metrics["makespan"] = measured.makespan
             metrics["bubble"] = measured.bubble
             metrics["idle"] = {str(r): t for r, t in enumerate(measured.idle)}
-    if "memory" not in blind:
+    if not program.chooses:  # with choice, a matter of the check alone
         if program.several_lanes:
             peaks = {str(p.rank): p.closure.peak for p in subject.peaks}
         else:
@@ -163,7 +160,8 @@ def _metrics(subject: Subject, options: Options) -> Mapping[str, Any]:
         if options.activation_bytes is not None and not program.allocates:
             metrics["peak_bytes"] = {r: p * options.activation_bytes for r, p in peaks.items()}
     metrics["messages"] = int(program.messages.send.sum())
-    if "deadlock" not in blind and _wants(options, "deadlock") and not subject.contended:
+    fixed = not program.chooses and not subject.contended
+    if fixed and _wants(options, "deadlock"):
         base = program.transport.name.partition(":")[0]
         row = next((r for r in subject.rows if r.name == base), None)
         if row is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pipeproof.engines.explore.search import LIMIT
 from pipeproof.program.costs import Costs
 from pipeproof.program.transports import PRESETS, Transport
 
@@ -13,7 +14,7 @@ from pipeproof.program.transports import PRESETS, Transport
 class Options:
     """``transport`` None leaves a program its own and gives a schedule ``nccl``;
     ``only`` names the checks to run (all where empty); ``budget`` is units a
-    rank, under None for every rank."""
+    rank, under None for every rank; ``states`` is how many a search may visit."""
 
     transport: Transport | None = None
     recipe: str = "torch"
@@ -21,6 +22,7 @@ class Options:
     budget: Mapping[int | None, int] = field(default_factory=dict)
     activation_bytes: int | None = None
     costs: Costs = field(default_factory=Costs)
+    states: int = LIMIT
 
     @property
     def schedule_transport(self) -> Transport:

@@ -30,10 +30,11 @@ CROSSED = b"0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0,1RECV_F0\n"
 
 @pytest.fixture
 def undetermined(tmp_path: Path) -> Path:
-    """A program with a choice, which one order of events does not decide."""
+    """A program with a choice of which the format does not say what it means."""
     path = tmp_path / "undetermined.json"
-    ops = [["IRECV", "act", 0, 0, 1, {"req": "a"}], ["WAITANY", "a"]]
-    path.write_text(json.dumps({"programs": {"0": ops, "1": [["SEND", "act", 0, 0, 0]]}}))
+    ops = [["IRECV", "x", "any", {"req": "a"}], ["WAIT", "a"]]
+    programs = {"0": ops, "1": [["SEND", "x", 0]]}
+    path.write_text(json.dumps({"programs": programs, "semantics": {"streams": "pair"}}))
     return path
 
 
@@ -75,7 +76,7 @@ def test_violated(run: Run) -> None:
 def test_undetermined(run: Run, undetermined: Path) -> None:
     answer = run("check", undetermined)
     assert answer.status == 3 and answer.err == ""
-    assert "undetermined on rendezvous: 2 ranks" in answer.out
+    assert "  undetermined on rendezvous, pair str" in answer.out
 
 
 def test_bad_input(run: Run, bad: Path) -> None:
