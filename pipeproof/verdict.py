@@ -51,14 +51,12 @@ class Verdict(Enum):
 
 
 Taken = tuple[tuple[int, int], ...]
-"""Which message which receive takes where the program leaves it open: (receive,
-send) message rows, in order."""
+"""Who takes which message, where that is open: (receive, send) rows, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """No legal move is left and these ops (one a blocked lane) cannot complete, where
-    messages are ``taken`` so."""
+    """Where messages are ``taken`` so, no move is left and these ops are not complete."""
 
     ops: tuple[int, ...]
     taken: Taken = ()
@@ -66,8 +64,7 @@ class Stuck:
 
 @dataclass(frozen=True, slots=True)
 class TakesEither:
-    """Two executions in which ``receive`` takes messages of different senders: with
-    the last of what is taken in ``one``, and in ``other``."""
+    """``receive`` takes, last in ``one`` and in ``other``, messages of two senders."""
 
     receive: int
     one: Taken
@@ -76,8 +73,8 @@ class TakesEither:
 
 @dataclass(frozen=True, slots=True)
 class Crossed:
-    """These two message rows meet although they differ in ``trait``; where it is open
-    what they meet, with the last of what is ``taken``."""
+    """These two message rows meet (as the last of what is ``taken``, where that is
+    open) although they differ in ``trait``."""
 
     send: int
     recv: int

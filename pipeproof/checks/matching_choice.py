@@ -68,14 +68,19 @@ def _unequal(
     if not bad:
         return
     send, receive, trait, script = bad[0]
-    ours, theirs = (_stated(program, row, trait) for row in (send, receive))
+    can = "can be" if script else "is"
+    message = (
+        f"{message_text(program, send)} of rank {m.rank[send]} {can} received as "
+        f"{message_text(program, receive)} on rank {m.rank[receive]}"
+    )
+    if trait != "payload":
+        ours, theirs = (_stated(program, row, trait) for row in (send, receive))
+        message += f", which expects {trait} {theirs} and gets {ours}"
     yield finding(
         subject,
         check,
         Verdict.MISMATCH,
-        f"{message_text(program, send)} on rank {m.rank[send]} has {trait} {ours}, but rank "
-        f"{m.rank[receive]} can receive it as {message_text(program, receive)}, with {trait} "
-        f"{theirs}",
+        message,
         int(m.op[send]),
         Crossed(send, receive, trait, script),
         cause="The receive takes a message that is meant for another.",

@@ -13,6 +13,7 @@ import click
 from pipeproof.cli import options
 from pipeproof.cli.crash import report_crash
 from pipeproof.cli.reading import Reading, complain, read, read_stdin
+from pipeproof.engines.explore.search import LIMIT
 from pipeproof.errors import InputError
 from pipeproof.formats.sources import Failure, Source, gather
 from pipeproof.judge.options import Options
@@ -75,6 +76,13 @@ def _parse_budget(text: str) -> dict[int | None, int]:
     help="Time of each letter, and a message's latency.",
 )
 @click.option(
+    "--states",
+    type=click.IntRange(min=1),
+    default=LIMIT,
+    show_default=True,
+    help="States a search of executions may visit.",
+)
+@click.option(
     "--format",
     "output",
     type=click.Choice(("text", "json")),
@@ -95,6 +103,7 @@ def command(
     microbatches: int | None,
     notation: str,
     cost: Costs,
+    states: int,
     output: str,
     quiet: bool,
 ) -> int:
@@ -115,6 +124,7 @@ def command(
         budget=budget or {},
         activation_bytes=activation_bytes,
         costs=cost,
+        states=states,
     )
     reading = Reading(microbatches=microbatches, older=notation == "older", fixed=fixed)
     reports = list(_reports(files, format_, reading, wishes))

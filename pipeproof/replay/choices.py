@@ -17,6 +17,14 @@ from pipeproof.program.transports import Grouping, Match, Progress, Streams, Tra
 from pipeproof.replay.layout import NOBODY, in_posting_order
 
 
+class Unsupported(Exception):
+    """The program uses what the format gives no meaning to; ``what`` says it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the model executor gives no meaning to {what}")
+        self.what = what
+
+
 @dataclass(slots=True)
 class _Pool:
     """The rows of a pool in the order of posting."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from pipeproof.program.notation import message_text, op_text, payload_name
+from pipeproof.program.notation import op_text, payload_name
 from pipeproof.program.ops import COMPUTE, LETTER, SHARDING, Kind, activation, gradient
 from pipeproof.program.programs import Program
 from pipeproof.program.transports import Transport
+from pipeproof.replay import confirm_runs as runs
 from pipeproof.replay.confirm_values import confirm_value
-from pipeproof.replay.layout import NOBODY, meetings_of, pairing
 from pipeproof.replay.ledger import (
     NO_TRAITS,
     SHARDED,
@@ -26,7 +26,6 @@ from pipeproof.replay.ledger import (
     units_of,
 )
 from pipeproof.replay.model import Model
-from pipeproof.replay.state import Outcome
 from pipeproof.verdict import (
     Counterexample,
     Crossed,
@@ -48,7 +47,6 @@ from pipeproof.verdict import (
     Repeated,
     Sharding,
     Stuck,
-    Taken,
     TakesEither,
     UnequalCalls,
     Unmatched,
@@ -65,13 +63,13 @@ def confirm(program: Program, transport: Transport, counterexample: Counterexamp
     claim, moves = counterexample.claim, counterexample.moves
     match claim:
         case Stuck():
-            return _stuck(program, transport, claim, moves)
+            return runs.stuck(program, transport, claim, moves)
         case TakesEither():
-            return _takes_either(program, transport, claim)
+            return runs.takes_either(program, transport, claim)
         case Crossed():
-            return _crossed(program, transport, claim)
+            return runs.crossed(program, transport, claim)
         case Unmatched():
-            return _unmatched(program, transport, claim)
+            return runs.unmatched(program, transport, claim)
         case Ran():
             return _ran(program, claim)
         case Repeated():
@@ -85,9 +83,9 @@ def confirm(program: Program, transport: Transport, counterexample: Counterexamp
         case InFlight():
             return _in_flight(program, claim, moves)
         case Overtakes():
-            return _overtakes(program, transport, claim)
+            return runs.overtakes(program, transport, claim)
         case UnequalCalls():
-            return _unequal_calls(program, claim)
+            return runs.unequal_calls(program, claim)
         case Exceeds():
             return _exceeds(program, claim, moves)
         case PilesUp():
@@ -104,107 +102,6 @@ def confirm(program: Program, transport: Transport, counterexample: Counterexamp
             return confirm_value(program, transport, claim)
         case _:
             assert_never(claim)
-
-
-# --- confirmed by a run -------------------------------------------------------
-
-
-def _end(program: Program, transport: Transport, taken: Taken) -> Outcome | str:
-    """How the execution ends in which messages are taken so; an objection where it
-    is none, or goes on."""
-    model = Model(program, transport)
-    state = model.follow(taken)
-    if state is None:
-        return "No execution has these receives take these messages in this order."
-    left = model.takes(state)
-    if left:
-        receive, send = (message_text(program, row) for row in (left[0].number, left[0].send))
-        return f"The run goes on: {receive} can take {send}."
-    return model.outcome(state)
-
-
-def _stuck(
-    program: Program, transport: Transport, claim: Stuck, moves: tuple[int, ...]
-) -> str | None:
-    outcome = _end(program, transport, claim.taken)
-    if isinstance(outcome, str):
-        return outcome
-    if not outcome.stuck:
-        return "The program runs to its end: nothing is stuck."
-    if tuple(sorted(claim.ops)) != outcome.stuck:
-        there, claimed = _texts(program, outcome.stuck), _texts(program, claim.ops)
-        return f"The run is stuck at {there}, not at {claimed}."
-    if tuple(moves) != outcome.completed:
-        so_far, claimed = _counts(outcome.completed), _counts(moves)
-        return f"Before it is stuck, the lanes complete {so_far} ops, not {claimed}."
-    return None
-
-
-def _unmatched(program: Program, transport: Transport, claim: Unmatched) -> str | None:
-    outcome = _end(program, transport, claim.taken)
-    if isinstance(outcome, str):
-        return outcome
-    if outcome.stuck:
-        return f"The program does not reach its end: stuck at {_texts(program, outcome.stuck)}."
-    if claim.row not in outcome.unmatched:
-        return f"{message_text(program, claim.row)} meets its counterpart."
-    return None
-
-
-def _takes_either(program: Program, transport: Transport, claim: TakesEither) -> str | None:
-    senders = set()
-    for taken in (claim.one, claim.other):
-        if not taken or taken[-1][0] != claim.receive:
-            return f"{message_text(program, claim.receive)} is not what takes a message last."
-        if Model(program, transport).follow(taken) is None:
-            return "No execution has these receives take these messages in this order."
-        senders.add(int(program.messages.rank[taken[-1][1]]))
-    if len(senders) < 2:
-        return f"{message_text(program, claim.receive)} takes messages of one sender."
-    return None
-
-
-def _overtakes(program: Program, transport: Transport, claim: Overtakes) -> str | None:
-    if Model(program, transport).reaches(claim.op, without=claim.other):
-        return None
-    first, second = (_texts(program, (op,)) for op in (claim.other, claim.op))
-    return f"No execution reaches {second} before {first} has completed."
-
-
-def _unequal_calls(program: Program, claim: UnequalCalls) -> str | None:
-    meeting, _ = meetings_of(program)
-    if meeting.get(claim.one, -1) != meeting.get(claim.other, -2):
-        return "The two calls do not meet."
-    one, other = (program.details.attributes[op] for op in (claim.one, claim.other))
-    if (one.more["kind"], one.label) == (other.more["kind"], other.label):
-        return "The two calls are the same."
-    return None
-
-
-def _crossed(program: Program, transport: Transport, claim: Crossed) -> str | None:
-    send, recv = claim.send, claim.recv
-    meets = pairing(program, transport.match)[send]
-    if claim.taken:
-        if Model(program, transport).follow(claim.taken) is None:
-            return "No execution has these receives take these messages in this order."
-        taker, meets = claim.taken[-1]
-        meets = taker if meets == send else NOBODY
-    if not program.messages.send[send] or program.messages.send[recv] or meets != recv:
-        other = "nothing" if meets == NOBODY else message_text(program, meets)
-        return f"{message_text(program, send)} meets {other}, not {message_text(program, recv)}."
-    if claim.trait == "payload":
-        differ = program.messages.payload[send] != program.messages.payload[recv]
-    elif claim.trait in ("shape", "dtype", "count"):
-        sent, expected = (
-            getattr(program.details.traits.get(row, NO_TRAITS), claim.trait)
-            for row in (send, recv)
-        )
-        differ = sent is not None and expected is not None and sent != expected
-    else:
-        return f"A message has no {claim.trait}."
-    if not differ:
-        return f"The two ends of {message_text(program, send)} agree in {claim.trait}."
-    return None
 
 
 # --- confirmed by counting ----------------------------------------------------
@@ -418,11 +315,3 @@ def _remains(program: Program, claim: Remains) -> str | None:
 def _compute_text(compute: Compute) -> str:
     kind = Kind(compute.kind)
     return f"{compute.stage}{LETTER.get(kind, kind.name)}{compute.microbatch}"
-
-
-def _texts(program: Program, ops: tuple[int, ...]) -> str:
-    return ", ".join(f"rank {program.rank_of(op)} {op_text(program, op)}" for op in ops)
-
-
-def _counts(counts: tuple[int, ...]) -> str:
-    return ", ".join(map(str, counts))

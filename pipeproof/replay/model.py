@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from random import Random
 
-from pipeproof.replay.rules import Rules, Unsupported
+from pipeproof.replay.choices import Unsupported
+from pipeproof.replay.rules import Rules
 from pipeproof.replay.state import Move, Outcome, State
 
 __all__ = ["Model", "Unsupported"]

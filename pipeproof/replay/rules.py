@@ -48,7 +48,7 @@ from collections.abc import Callable, Iterator
 from pipeproof.program.ops import Kind
 from pipeproof.program.programs import Program
 from pipeproof.program.transports import Grouping, Progress, Transport
-from pipeproof.replay.choices import Choices, left_open
+from pipeproof.replay.choices import Choices, Unsupported, left_open
 from pipeproof.replay.layout import (
     NOBODY,
     channels_of,
@@ -59,14 +59,6 @@ from pipeproof.replay.layout import (
     streams_of,
 )
 from pipeproof.replay.state import Move, State, WhatAlone
-
-
-class Unsupported(Exception):
-    """The program uses what the format gives no meaning to; ``what`` says it."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"the model executor gives no meaning to {what}")
-        self.what = what
 
 
 class Rules:
@@ -99,7 +91,7 @@ class Rules:
             self._pairing[row] = NOBODY  # until it takes, or is taken
         self._rows = ranges(self._op, program.ops)
 
-        # Waits: by op the ops that post what it waits for, and the other way round.
+        # Waits: by op the ops that post what it waits for, and by op those that wait.
         poster = {r: op for op, r in enumerate(self._request) if r >= 0}
         if len(poster) != sum(r >= 0 for r in self._request):
             raise ValueError("a request number is posted twice")

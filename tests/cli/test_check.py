@@ -293,6 +293,20 @@ def test_fixed(run: Run) -> None:
     assert answer.status == 2 and "Leave out --fixed" in answer.err
 
 
+def test_the_limit_of_a_search(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "chosen.json"
+    ops = [["RECV", "x", "any", {"commutes": True}]] * 3
+    programs = {"0": ops, **{str(r): [["SEND", "x", 0]] for r in (1, 2, 3)}}
+    path.write_text(json.dumps({"programs": programs}))
+    found = target(run, path)
+    assert found["verdict"] == "holds"
+    (deadlock,) = [c for c in found["checks"] if c["check"] == "deadlock"]
+    states = deadlock["evidence"]["states"]
+    assert deadlock["scope"] == f"every execution of this program: {states} states explored"
+    assert target(run, "--states", states, path)["verdict"] == "holds"
+    assert target(run, "--states", states - 1, path)["verdict"] == "undetermined"
+
+
 def test_budget(run: Run) -> None:
     """GPipe with two microbatches holds two activations on each rank."""
     for units, verdict in (

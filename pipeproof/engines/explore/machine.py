@@ -139,9 +139,8 @@ class Machine:
         channel = t.channel[send]
         if channel is None or channel.number is None:
             return (t.earlier_sends[send] & ~state.read).bit_count() < self._capacity
-        posted = state.orders[channel.number]
-        earlier = posted[: posted.index(send)]
-        return sum(not state.read >> row & 1 for row in earlier) < self._capacity
+        earlier = self._before(state, channel, send)
+        return (earlier & ~state.read).bit_count() < self._capacity
 
     def _mate(self, state: State, row: int) -> int:
         """The other end of a message in a pool without receives from any sender."""
@@ -239,22 +238,31 @@ class Machine:
 
     def _wild_takes(self, state: State, receive: int, pool: Pool, posted: int) -> Iterator[int]:
         """The first untaken message of each sender that no earlier receive claims."""
-        t, claimed = self.tables, set[int]()
-        for earlier in self._order(state, pool.receives):
-            if earlier == receive:
-                break
-            if not state.done >> earlier & 1:
-                if t.peer[earlier] == ANY:
-                    return
-                claimed.add(t.peer[earlier])
+        t = self.tables
+        earlier = self._before(state, pool.receives, receive) & ~state.done
+        if earlier & pool.from_any:
+            return
         for sender, queue in pool.sends.items():
-            if t.peer[receive] not in (ANY, sender) or sender in claimed:
+            if t.peer[receive] not in (ANY, sender):
                 continue
-            for send in self._order(state, queue):
-                if not state.read >> send & 1:
-                    if posted >> send & 1:
-                        yield send
-                    break
+            if earlier and sender in pool.named and earlier & pool.named[sender].bits:
+                continue
+            send = self._first_unread(state, queue)
+            if send != NOBODY and posted >> send & 1:
+                yield send
+
+    def _before(self, state: State, queue: Queue, row: int) -> int:
+        """The rows that stand before this one in its queue, as bits."""
+        if queue.number is None:  # along a lane, rows ascend
+            return queue.bits & ((1 << row) - 1)
+        order = state.orders[queue.number]
+        return sum(1 << other for other in order[: order.index(row)])
+
+    def _first_unread(self, state: State, queue: Queue) -> int:
+        left = queue.bits & ~state.read
+        if queue.number is None:
+            return (left & -left).bit_length() - 1
+        return next((s for s in state.orders[queue.number] if left >> s & 1), NOBODY)
 
     def _may_meet(self, state: State, op: int) -> bool:
         """Whether all calls that meet have started; asked of the first of them."""
@@ -280,8 +288,7 @@ class Machine:
             pool = t.pool[move.number]
             if not pool.wild or t.peer[move.other] != ANY:
                 return True
-            left = (any(not state.read >> s & 1 for s in q.users) for q in pool.sends.values())
-            return sum(left) == 1
+            return sum(bool(q.bits & ~state.read) for q in pool.sends.values()) == 1
         if move.what == "step":
             op = state.at[move.number] >> 1
             return all(

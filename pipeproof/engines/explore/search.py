@@ -101,6 +101,7 @@ class _Search:
         self.machine = Machine(program, transport)
         self.limit, self.reduced = limit, reduced
         self.known: Known = {}
+        self.moves: dict[State, list[Move]] = {}  # of states that are still to be visited
         self.ends: dict[tuple[tuple[int, ...], tuple[int, ...]], End] = {}
         self.takes: dict[int, dict[int, tuple[Decision, ...]]] = {}
 
@@ -110,7 +111,7 @@ class _Search:
         truncated = not self._reach(machine.initial(), None, [], frontier)
         while frontier and not truncated:
             state = frontier.popleft()
-            moves = machine.moves(state)
+            moves = self.moves.pop(state, None) or machine.moves(state)
             if not moves:
                 self._end(state)
             for move in moves:
@@ -136,22 +137,29 @@ class _Search:
         frontier: deque[State],
     ) -> bool:
         """Go on from a state to the next that has to be visited; False at the limit."""
-        state = self._settled(state, origin, decided) if self.reduced else state
+        moves: list[Move] = []
+        if self.reduced:
+            state, moves = self._settled(state, origin, decided)
         if state in self.known:
             return True
         if len(self.known) >= self.limit:
             return False
+        if moves:
+            self.moves[state] = moves
         self.known[state] = (origin, tuple(decided))
         frontier.append(state)
         return True
 
-    def _settled(self, state: State, origin: State | None, decided: list[Decision]) -> State:
-        """Make certain moves as long as there are any."""
+    def _settled(
+        self, state: State, origin: State | None, decided: list[Decision]
+    ) -> tuple[State, list[Move]]:
+        """Make certain moves as long as there are any; the moves that are left."""
         machine = self.machine
         while True:
-            certain = [m for m in machine.moves(state) if machine.certain(state, m)]
+            moves = machine.moves(state)
+            certain = [move for move in moves if machine.certain(state, move)]
             if not certain:
-                return state
+                return state, moves
             for move in certain:  # each stays possible, whichever comes first
                 state = self._make(state, move, origin, decided)
 

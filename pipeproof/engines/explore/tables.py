@@ -25,11 +25,12 @@ NOBODY = -1
 
 @dataclass(slots=True)
 class Queue:
-    """``users`` (rows or ops) in program order, and for each lane the last op that
-    posts here. ``number`` is the queue's place in the state where several lanes
+    """``users`` (rows or ops) in program order, also as ``bits``, and for each lane the
+    last op that posts here. ``number`` is the queue's place in the state where several lanes
     share it, None where program order is the order of posting."""
 
     users: list[int] = field(default_factory=list)
+    bits: int = 0
     last: dict[int, int] = field(default_factory=dict)  # by lane
     number: int | None = None
 
@@ -42,6 +43,7 @@ class Pool:
     sends: dict[int, Queue] = field(default_factory=dict)  # by sender
     named: dict[int, Queue] = field(default_factory=dict)  # receives, by the sender they name
     wild: bool = False
+    from_any: int = 0  # the receives from any sender, as bits
 
 
 class Tables:
@@ -130,6 +132,7 @@ class Tables:
 
     def _join(self, queue: Queue, user: int, op: int) -> Queue:
         queue.users.append(user)
+        queue.bits |= 1 << user
         queue.last[self.lane_of[op]] = op
         return queue
 
@@ -157,6 +160,7 @@ class Tables:
                 self.channel[row] = channels[ends] = self._join(channel, row, op)
             elif self.peer[row] == ANY:
                 pool.wild = True
+                pool.from_any |= 1 << row
                 self._join(pool.receives, row, op)
             else:
                 named = pool.named.get(self.peer[row]) or Queue()
