@@ -84,8 +84,7 @@ class Crossed:
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """The program runs to its end and this posted message row met nothing, where
-    messages are ``taken`` so."""
+    """Where messages are ``taken`` so, all ends and this posted row met nothing."""
 
     row: int
     taken: Taken = ()

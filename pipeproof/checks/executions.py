@@ -76,18 +76,6 @@ def answer(
     )
 
 
-def undecided(check: str, gaps: Sequence[str]) -> CheckResult:
-    """The answer of a check that reads lanes, and cannot tell."""
-    return CheckResult(
-        check=check,
-        status=Status.UNDETERMINED,
-        scope=SCOPE,
-        engine="none",
-        summary=gaps[0],
-        reason="; ".join(gaps),
-    )
-
-
 def taken(decisions: Iterable[Decision]) -> Taken | None:
     """The decisions of an execution as a claim states them; None where lanes took
     turns in it, which no claim states."""

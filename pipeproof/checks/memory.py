@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pipeproof.checks.executions import in_both_readings, undecided
+from pipeproof.checks.executions import in_both_readings
 from pipeproof.checks.memory_lanes import lane_leaks, over_budget
 from pipeproof.checks.subject import Subject
-from pipeproof.checks.telling import finding, result
+from pipeproof.checks.telling import finding, result, unanswered
 from pipeproof.checks.usage import Usage, memory_events, unit_of
 from pipeproof.program.notation import op_text
 from pipeproof.program.ops import Kind
@@ -41,7 +41,8 @@ def check(subject: Subject) -> CheckResult:
     if program.chooses:
         found, gaps = in_both_readings(subject, NAME, _found)
         if gaps or _frees_at_waitany(subject):
-            return undecided(NAME, gaps or ["when a WAITANY goes on, what it frees is open"])
+            why = gaps[0] if gaps else "when a WAITANY goes on, what it frees is open"
+            return unanswered(NAME, why, why)
     else:
         found = _found(subject)
     peaks = {str(lane.rank): p for lane, p in zip(program.lanes, used.peak, strict=True)}

@@ -19,10 +19,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pipeproof.checks.executions import in_both_readings, undecided
+from pipeproof.checks.executions import in_both_readings
 from pipeproof.checks.sharding import broken_sharding
 from pipeproof.checks.subject import Subject
-from pipeproof.checks.telling import count, finding, result
+from pipeproof.checks.telling import count, finding, result, unanswered
 from pipeproof.program.notation import op_text, payload_name
 from pipeproof.program.ops import LETTER, Kind, is_gradient, stage_and_microbatch
 from pipeproof.program.programs import Program
@@ -38,7 +38,7 @@ def check(subject: Subject) -> CheckResult:
     if subject.program.chooses:
         found, gaps = in_both_readings(subject, NAME, _found)
         if gaps:
-            return undecided(NAME, gaps)
+            return unanswered(NAME, gaps[0], gaps[0])
     else:
         found = _found(subject)
     return result(

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from pipeproof.program.programs import Bools, Ints
 
 
+LIMIT_OF_TURNS = 5_000
+"""States that a search visits at most where nothing is open but who posts first."""
+
+
 @dataclass
 class Subject:
     """A program under its own transport; expensive parts are computed once.
@@ -94,8 +98,11 @@ class Subject:
 
     @cached_property
     def executions(self) -> Exploration:
-        """Every execution of a program with choice, as far as the limit allows."""
-        return explore(self.program, self.program.transport, self.limit)
+        """Every execution of a program with choice, as far as the limit allows. Where
+        lanes take turns, states differ in all that came before, and are many and
+        large: that is tried, no more."""
+        limit = self.limit if self.program.chooses else min(self.limit, LIMIT_OF_TURNS)
+        return explore(self.program, self.program.transport, limit)
 
     @cached_property
     def arrived(self) -> Bools:
@@ -112,6 +119,9 @@ class Subject:
     def unfinished(self) -> frozenset[int]:
         """Posted ops that have not completed when the run ends: their turn has not
         come, or their messages have not all arrived."""
+        if self.program.chooses or self.contended:
+            stuck = self.executions.stuck
+            return frozenset(stuck.pending if stuck is not None else ())
         graph, program = self.graph, self.program
         done = np.array(self.run.progress, np.int64)
         lacking = done[graph.chain] <= graph.position

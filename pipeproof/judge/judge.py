@@ -121,9 +121,7 @@ def _replayed(subject: Subject, finding: Finding) -> Finding:
         raise EnginesDisagree(
             f"{finding.check} found: {finding.message}. The step-by-step run says: {objection}"
         )
-    deadlock = finding.verdict is Verdict.DEADLOCK
-    fixed = deadlock and not program.chooses and not subject.contended
-    unfinished = subject.unfinished if fixed else ()
+    unfinished = subject.unfinished if finding.verdict is Verdict.DEADLOCK else ()
     return replace(finding, replayed=True, excerpts=excerpts(program, finding, unfinished))
 
 

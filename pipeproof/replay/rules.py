@@ -1,8 +1,7 @@
 """The rules of the model executor: the states of a program, and its smallest moves.
 
-This is the operational reading of the program format, kept as literal as it
-can be: it is the second opinion that the engines are compared with. Every rule
-of a transport is one method here.
+This is the operational reading of the program format, as literal as it can be,
+and the engines are compared with it. Every rule of a transport is a method here.
 
 ===========  ============================================================
 move         enabled when
@@ -104,9 +103,7 @@ class Rules:
             self._awaited.setdefault(op, []).append(poster.get(request, NOBODY))
             if request in poster:
                 self._waiters.setdefault(poster[request], []).append(op)
-
         self._one_enough = [kind == Kind.WAITANY for kind in self._kind]
-
         self._streams, self._stream_count = streams_of(program, transport.streams)
         self._channel, self._position, self._sends = channels_of(program)
         self._cluster, self._parties = (

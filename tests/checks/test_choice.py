@@ -78,6 +78,13 @@ def test_stuck_whatever_is_taken() -> None:
     assert one(report([ANY], [ANY]), "deadlock").count == 1
 
 
+def test_what_is_posted_and_not_done_is_marked() -> None:
+    posts = [["IRECV", "y", 1, {"req": "a"}], ANY, ["RECV", "x", 1], ["WAIT", "a"]]
+    finding = one(report(posts, [SEND], [SEND]), "deadlock")
+    marks = {e.rank: dict(zip(e.ops, e.marks, strict=True)) for e in finding.excerpts}
+    assert marks[0]["RECV y from 1"] == "in flight" and marks[0]["RECV x from 1"] == "stuck"
+
+
 def test_waitany_both_ways() -> None:
     posts = [["IRECV", "x", 1, {"req": "a"}], ["IRECV", "y", 1, {"req": "b"}]]
     waits = [["WAITANY", "a", "b"], ["SEND", "go", 1], ["WAIT", "a", "b"]]

@@ -106,6 +106,13 @@ class Machine:
         unmet = op in self.tables.calls and not state.met >> op & 1
         return not unmet and not self.tables.row_bits[op] & ~state.done
 
+    def pending(self, state: State) -> tuple[int, ...]:
+        """The operations that are posted and not complete."""
+        posted = (op for op, posts in enumerate(self.tables.posts_request) if posts)
+        return tuple(
+            op for op in posted if self._posted(state, op) and not self._complete(state, op)
+        )
+
     def _order(self, state: State, queue: Queue) -> tuple[int, ...] | list[int]:
         """The users of a queue in the order of posting; where that is the program's,
         those that are not posted yet stand at the end."""

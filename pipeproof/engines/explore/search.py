@@ -38,12 +38,14 @@ class End:
     """Where no move is left, and the ``decisions`` that lead there, in order.
 
     ``completed`` counts the ops of each lane, ``stuck`` has the op of each lane
-    that is not done. ``unmatched`` are the posted message rows that met nothing.
+    that is not done; ``pending`` are posted ops that have not completed then.
+    ``unmatched``, where nothing is stuck, are the message rows that met nothing.
     """
 
     completed: tuple[int, ...]
     stuck: tuple[int, ...]
     unmatched: tuple[int, ...]
+    pending: tuple[int, ...]
     decisions: tuple[Decision, ...]
 
 
@@ -198,4 +200,5 @@ class _Search:
             )
         name = (completed, unmatched)
         if name not in self.ends:
-            self.ends[name] = End(completed, stuck, unmatched, self._decisions(state))
+            pending = self.machine.pending(state)
+            self.ends[name] = End(completed, stuck, unmatched, pending, self._decisions(state))
