@@ -27,6 +27,7 @@ from pipeproof.cli.reading import (
     sources,
     with_reading,
 )
+from pipeproof.engines.explore.search import LIMIT
 from pipeproof.errors import InputError
 from pipeproof.formats.sources import NAMED, Failure, Source
 from pipeproof.judge.options import Options
@@ -99,6 +100,13 @@ def _parse_budget(text: str) -> dict[int | None, int]:
 @options.PER_RANK
 @click.option("--explain-time", is_flag=True, help="Say what holds the step back.")
 @click.option(
+    "--states",
+    type=click.IntRange(min=1),
+    default=LIMIT,
+    show_default=True,
+    help="States a search of executions may visit.",
+)
+@click.option(
     "--format",
     "output",
     type=click.Choice(("text", "json")),
@@ -121,6 +129,7 @@ def command(
     timing: str,
     per_rank: bool,
     explain_time: bool,
+    states: int,
     output: str,
     quiet: bool,
 ) -> int:
@@ -151,6 +160,7 @@ def command(
         timing=timing,
         per_rank=per_rank,
         explained=sys.maxsize if explain_time else EXPLAINED if output == "json" else 0,
+        states=states,
     )
     found = list(reports(files, format_, reading, wishes))
     if found and all(r.error is not None and r.error.get("empty") for r in found):

@@ -17,8 +17,6 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from pipeproof.proofs.sizes.ranking import Coefficients, Key, Pair
 from pipeproof.spec.sizes import Form
 
@@ -100,13 +98,11 @@ def _minimized(
     solver.silent()
     solver.setOptionValue("time_limit", SECONDS)
     infinity = highs.kHighsInf
-    cost = np.zeros(columns)
-    cost[:counted] = 1.0
     program: Any = highs.HighsLp()
     program.num_col_, program.num_row_ = columns, len(rows)
-    program.col_cost_ = cost
-    program.col_lower_, program.col_upper_ = np.zeros(columns), np.full(columns, infinity)
-    program.row_lower_ = program.row_upper_ = np.array(right)
+    program.col_cost_ = [1.0] * counted + [0.0] * (columns - counted)
+    program.col_lower_, program.col_upper_ = [0.0] * columns, [infinity] * columns
+    program.row_lower_ = program.row_upper_ = right
     starts, index, value = [0], [], []
     for row in rows:
         kept = [(c, v) for c, v in sorted(row.items()) if v]
@@ -114,9 +110,9 @@ def _minimized(
         value += [v for _, v in kept]
         starts.append(len(index))
     program.a_matrix_.format_ = highs.MatrixFormat.kRowwise
-    program.a_matrix_.start_ = np.array(starts)
-    program.a_matrix_.index_ = np.array(index)
-    program.a_matrix_.value_ = np.array(value, np.float64)
+    program.a_matrix_.start_ = starts
+    program.a_matrix_.index_ = index
+    program.a_matrix_.value_ = value
     solver.passModel(program)
     solver.run()
     if solver.getModelStatus() != highs.HighsModelStatus.kOptimal:
