@@ -11,7 +11,10 @@ from pipeproof.formats.sources import FORMATS
 from pipeproof.program.ops import MAX_ID
 from pipeproof.program.transports import PRESETS, parse_transport
 
-RECIPE_NAMES = ("torch", "naive", "grouped")
+RECIPE_NAMES = (
+    *("torch", "naive", "grouped"),
+    *("megatron", "megatron-unbatched", "deepspeed", "zero-bubble"),
+)
 
 
 def parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
@@ -45,9 +48,10 @@ TRANSPORT = click.option(
 RECIPE = click.option(
     "--recipe",
     type=click.Choice(RECIPE_NAMES),
+    metavar="NAME",
     default="torch",
     show_default=True,
-    help="How a schedule's communication is issued.",
+    help=f"How a schedule's communication is issued: {', '.join(RECIPE_NAMES)}.",
 )
 FIXED = click.option("--fixed", is_flag=True, help="Take the repaired program of a case.")
 MICROBATCHES = click.option(

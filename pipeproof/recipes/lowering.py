@@ -30,7 +30,9 @@ ACTIVE_STAGES = 3
 """How many stages torch keeps gathered: one forward, one backward, one ahead."""
 
 
-class _Action(NamedTuple):
+class Action(NamedTuple):
+    """An action of a schedule; see `pipeproof.program.schedules.Schedule`."""
+
     kind: int
     stage: int
     microbatch: int
@@ -40,7 +42,7 @@ class _Action(NamedTuple):
     source: int = -1  # its number in the schedule that is lowered
 
 
-_Cell = tuple[_Action, ...]
+Cell = tuple[Action, ...]
 """The actions of one cell; more than one where they overlap."""
 
 
@@ -51,7 +53,7 @@ def lower_as_torch(schedule: Schedule) -> Schedule:
     the lowest waiting rank is let through, its receives put right before the
     op, so that the defect is found and explained in the program that results.
     """
-    cells = _cells(schedule)
+    cells = cells_of(schedule)
     listed = set(np.unique(schedule.kind).tolist())
     if not listed & {Kind.UNSHARD, Kind.RESHARD}:
         cells = [list(_with_sharding(row)) for row in cells]
@@ -62,10 +64,10 @@ def lower_as_torch(schedule: Schedule) -> Schedule:
 
 def lower_naively(schedule: Schedule) -> Schedule:
     """Receive right before the op that needs it, send right after the op that made it."""
-    wires = _Wires(schedule)
-    rows: list[list[_Action]] = []
-    for row in _cells(schedule):
-        out: list[_Action] = []
+    wires = Wires(schedule)
+    rows: list[list[Action]] = []
+    for row in cells_of(schedule):
+        out: list[Action] = []
         for cell in row:
             out.extend(r for a in cell if (r := wires.receive(a)) is not None)
             out.extend(cell)
@@ -74,7 +76,8 @@ def lower_naively(schedule: Schedule) -> Schedule:
     return _from_rows(schedule, rows)
 
 
-def _cells(schedule: Schedule) -> list[list[_Cell]]:
+def cells_of(schedule: Schedule) -> list[list[Cell]]:
+    """The cells of every rank, in order."""
     columns = (
         schedule.kind.tolist(),
         schedule.stage.tolist(),
@@ -84,10 +87,10 @@ def _cells(schedule: Schedule) -> list[list[_Cell]]:
         schedule.column.tolist(),
         range(len(schedule.kind)),
     )
-    actions = [_Action(*fields) for fields in zip(*columns, strict=True)]
-    rows: list[list[_Cell]] = []
+    actions = [Action(*fields) for fields in zip(*columns, strict=True)]
+    rows: list[list[Cell]] = []
     for start, stop in pairwise(schedule.first):
-        row: list[list[_Action]] = []
+        row: list[list[Action]] = []
         for action in actions[start:stop]:
             if row and row[-1][0].column == action.column:
                 row[-1].append(action)
@@ -97,7 +100,7 @@ def _cells(schedule: Schedule) -> list[list[_Cell]]:
     return rows
 
 
-def _from_rows(schedule: Schedule, rows: list[list[_Action]]) -> Schedule:
+def _from_rows(schedule: Schedule, rows: list[list[Action]]) -> Schedule:
     flat = [action for row in rows for action in row]
     kind, stage, microbatch, backward, line, column, source = zip(*flat, strict=True)
     attributes = {
@@ -125,7 +128,7 @@ def _from_rows(schedule: Schedule, rows: list[list[_Action]]) -> Schedule:
 # --- sharded parameters -------------------------------------------------------
 
 
-def _next_stages(row: list[_Cell]) -> list[list[int]]:
+def _next_stages(row: list[Cell]) -> list[list[int]]:
     """For each cell, the stages that compute next, from that cell on.
 
     Read backwards, each cell moves its stages to the front. The list is cut at
@@ -144,13 +147,13 @@ def _next_stages(row: list[_Cell]) -> list[list[int]]:
     return result
 
 
-def _with_sharding(row: list[_Cell]) -> Iterator[_Cell]:
+def _with_sharding(row: list[Cell]) -> Iterator[Cell]:
     # A set, because torch uses one: which of several stages is given up first
     # follows the iteration order of a set of small integers.
     active: set[int] = set()
 
-    def act(kind: Kind, stage: int, cell: _Cell) -> _Cell:
-        return (_Action(kind, stage, -1, False, cell[0].line, cell[0].column),)
+    def act(kind: Kind, stage: int, cell: Cell) -> Cell:
+        return (Action(kind, stage, -1, False, cell[0].line, cell[0].column),)
 
     for cell, wanted in zip(row, _next_stages(row), strict=True):
         for stage in [s for s in active if s not in wanted]:
@@ -164,7 +167,7 @@ def _with_sharding(row: list[_Cell]) -> Iterator[_Cell]:
         yield act(Kind.RESHARD, stage, row[-1])
 
 
-def _with_reduction(row: list[_Cell], schedule: Schedule) -> Iterator[_Cell]:
+def _with_reduction(row: list[Cell], schedule: Schedule) -> Iterator[Cell]:
     done: dict[int, int] = {}
     microbatches = schedule.microbatches
     if schedule.other_way is not None:  # a host runs those of its own way
@@ -176,13 +179,13 @@ def _with_reduction(row: list[_Cell], schedule: Schedule) -> Iterator[_Cell]:
                 done[action.stage] = done.get(action.stage, 0) + 1
                 if done[action.stage] == microbatches:
                     where = (False, action.line, action.column)
-                    yield (_Action(Kind.REDUCE_GRAD, action.stage, -1, *where),)
+                    yield (Action(Kind.REDUCE_GRAD, action.stage, -1, *where),)
 
 
 # --- sends and receives -------------------------------------------------------
 
 
-class _Wires:
+class Wires:
     """Which message an action's output leaves by, and which brings its input."""
 
     def __init__(self, schedule: Schedule) -> None:
@@ -208,22 +211,22 @@ class _Wires:
         way = 0 <= microbatch < len(self.other_way) and self.other_way[microbatch]
         return self.hosts[way][stage]
 
-    def _elsewhere(self, a: _Action, other: int) -> bool:
+    def _elsewhere(self, a: Action, other: int) -> bool:
         return 0 <= other < self.stages and self.host(other, a.microbatch) not in (
             -1,
             self.host(a.stage, a.microbatch),
         )
 
-    def send(self, a: _Action) -> _Action | None:
+    def send(self, a: Action) -> Action | None:
         """The send that follows ``a``, if its output goes to another rank."""
         backward = a.kind in BACKWARDS
         if a.kind != F and not backward:
             return None
         if not self._elsewhere(a, a.stage + (-1 if backward else 1)):
             return None
-        return _Action(Kind.SEND, a.stage, a.microbatch, backward, a.line, a.column)
+        return Action(Kind.SEND, a.stage, a.microbatch, backward, a.line, a.column)
 
-    def receive(self, a: _Action) -> _Action | None:
+    def receive(self, a: Action) -> Action | None:
         """The receive that must precede ``a``, if another rank makes its input."""
         backward = a.kind in BACKWARDS
         if a.kind != F and not backward:
@@ -233,16 +236,16 @@ class _Wires:
             return None
         if (backward, source, a.microbatch) not in self.produced:
             return None  # nobody makes it: the order check says so
-        return _Action(Kind.RECV, a.stage, a.microbatch, backward, a.line, a.column)
+        return Action(Kind.RECV, a.stage, a.microbatch, backward, a.line, a.column)
 
 
 class _Router:
     """Torch's round: each rank in turn advances by one cell if its inputs are there."""
 
-    def __init__(self, schedule: Schedule, cells: list[list[_Cell]]) -> None:
-        self.wires = _Wires(schedule)
+    def __init__(self, schedule: Schedule, cells: list[list[Cell]]) -> None:
+        self.wires = Wires(schedule)
         self.cells = cells
-        self.rows: list[list[_Action]] = [[] for _ in cells]
+        self.rows: list[list[Action]] = [[] for _ in cells]
         self.at = [0] * len(cells)
         # (backward, stage, microbatch) of receives placed anywhere, and of
         # outputs made; a stage's neighbours tell which rank that concerns.
@@ -251,7 +254,7 @@ class _Router:
         # Receives put before their op although nobody had sent yet.
         self.early: set[tuple[bool, int, int]] = set()
         # The consumer's cell, for the place of a receive.
-        self.cell_of: dict[tuple[bool, int, int], _Action] = {}
+        self.cell_of: dict[tuple[bool, int, int], Action] = {}
         for row in cells:
             for cell in row:
                 for a in cell:
@@ -259,7 +262,7 @@ class _Router:
                         key = (a.kind != F, a.stage, a.microbatch)
                         self.cell_of.setdefault(key, a)
 
-    def _ready(self, a: _Action) -> bool:
+    def _ready(self, a: Action) -> bool:
         backward = a.kind in BACKWARDS
         if a.kind != F and not backward:
             return True
@@ -272,7 +275,7 @@ class _Router:
         here = host(source, a.microbatch) == host(a.stage, a.microbatch)
         return here and (backward, source, a.microbatch) in self.made
 
-    def _place(self, rank: int, cell: _Cell) -> None:
+    def _place(self, rank: int, cell: Cell) -> None:
         row = self.rows[rank]
         row.extend(cell)
         for a in cell:
@@ -283,7 +286,7 @@ class _Router:
                 row.append(sent)
                 self._place_receive(a)
 
-    def _place_receive(self, a: _Action) -> None:
+    def _place_receive(self, a: Action) -> None:
         backward = a.kind in BACKWARDS
         stage = a.stage + (-1 if backward else 1)
         key = (backward, stage, a.microbatch)
@@ -294,9 +297,9 @@ class _Router:
         consumer = self.cell_of.get(key)
         line, column = (consumer.line, consumer.column) if consumer else (0, 0)
         row = self.rows[self.wires.host(stage, a.microbatch)]
-        row.append(_Action(Kind.RECV, stage, a.microbatch, backward, line, column))
+        row.append(Action(Kind.RECV, stage, a.microbatch, backward, line, column))
 
-    def route(self) -> list[list[_Action]]:
+    def route(self) -> list[list[Action]]:
         left = [r for r in range(len(self.cells)) if self.cells[r]]
         while left:
             progress = False

@@ -161,7 +161,7 @@ def _half(p: int) -> int:
     name="v-half",
     paper="Pipeline parallelism with controllable memory, arXiv 2405.15362",
     placement="wave",
-    recipe="torch",
+    recipe="zero-bubble",
     valid=_two_chunks,
     claims=[
         *_CLAIMS,
@@ -186,7 +186,7 @@ def _third(p: int) -> int:
     name="v-min",
     paper="Pipeline parallelism with controllable memory, arXiv 2405.15362",
     placement="wave",
-    recipe="torch",
+    recipe="zero-bubble",
     valid=_two_chunks,
     claims=[
         *_CLAIMS,
