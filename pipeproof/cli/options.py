@@ -13,7 +13,7 @@ from pipeproof.program.transports import PRESETS, parse_transport
 
 RECIPE_NAMES = (
     *("torch", "naive", "grouped"),
-    *("megatron", "megatron-unbatched", "deepspeed", "zero-bubble"),
+    *("megatron", "megatron-unbatched", "deepspeed", "dualpipe", "zero-bubble"),
 )
 
 

@@ -34,6 +34,7 @@ from pipeproof.program.schedules import Schedule
 from pipeproof.program.transports import Transport
 from pipeproof.recipes.lowering import Action, Cell, Wires, cells_of
 from pipeproof.recipes.posting import How, Post, Row, peer, program_of
+from pipeproof.recipes.queued import rows_queued
 from pipeproof.recipes.timely import rows_in_time
 
 Between = Callable[[list[Action], list[Action]], Iterator[Post]]
@@ -153,6 +154,7 @@ PRODUCERS: Mapping[str, Callable[[Schedule], list[Row]]] = {
     "megatron": partial(_as_megatron, batched=True),
     "megatron-unbatched": partial(_as_megatron, batched=False),
     "deepspeed": _as_deepspeed,
+    "dualpipe": rows_queued,
     "zero-bubble": rows_in_time,
 }
 """Recipe -> the rows of a compute-only schedule."""
