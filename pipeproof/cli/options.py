@@ -11,7 +11,10 @@ from pipeproof.formats.sources import FORMATS
 from pipeproof.program.ops import MAX_ID
 from pipeproof.program.transports import PRESETS, parse_transport
 
-RECIPE_NAMES = ("torch", "naive", "grouped")
+RECIPE_NAMES = (
+    *("torch", "naive", "grouped"),
+    *("megatron", "megatron-unbatched", "deepspeed", "dualpipe", "zero-bubble"),
+)
 
 
 def parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
@@ -64,7 +67,9 @@ ONE_TRANSPORT = _transport("nccl, for programs too")
 RECIPE = click.option(
     "--recipe",
     type=click.Choice(RECIPE_NAMES),
-    help="How a schedule's communication is issued. Default: its own; of a CSV, torch.",
+    metavar="NAME",
+    help=f"How a schedule's communication is issued: {', '.join(RECIPE_NAMES)}. Default: "
+    "its own; of a CSV, torch.",
 )
 FIXED = click.option("--fixed", is_flag=True, help="Take the repaired program of a case.")
 MICROBATCHES = click.option(

@@ -262,7 +262,7 @@ def test_recipe(run: Run) -> None:
         found = target(run, "--recipe", recipe, "--only", "deadlock", path)
         assert found["transport"]["recipe"] == recipe
         assert found["verdict"] == ("holds" if recipe == "torch" else "violated")
-    assert "Invalid value for '--recipe'" in run("check", "--recipe", "megatron", path).err
+    assert "Invalid value for '--recipe'" in run("check", "--recipe", "mpi", path).err
 
 
 def test_only(run: Run) -> None:
