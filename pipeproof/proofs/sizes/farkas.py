@@ -94,8 +94,8 @@ def _minimized(
     import highspy
 
     highs: Any = highspy  # its types are not stated
-    solver = highs.Highs()
-    solver.silent()
+    solver = highs._Highs()  # its public child prints before it can be silenced
+    solver.setOptionValue("output_flag", False)
     solver.setOptionValue("time_limit", SECONDS)
     infinity = highs.kHighsInf
     program: Any = highs.HighsLp()
