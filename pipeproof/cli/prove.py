@@ -48,12 +48,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="Form of the report.",
 )
+@click.option("-q", "--quiet", is_flag=True, help="The answers alone.")
 def command(
     files: tuple[str, ...],
     format_: str | None,
     reading: Reading,
     smtlib: str | None,
     output: str,
+    quiet: bool,
 ) -> int:
     """Prove schedules for every number of ranks and microbatches.
 
@@ -81,7 +83,7 @@ def command(
 
         click.echo(render(reports), nl=False)
     else:
-        click.echo("\n".join(_text(o) for o in outcomes), nl=False)
+        click.echo("\n".join(_text(o, quiet=quiet) for o in outcomes), nl=False)
     return outcome.exit_status(reports)
 
 
@@ -133,7 +135,7 @@ class _Progress:
             sys.stderr.flush()
 
 
-def _text(found: Outcome) -> str:
+def _text(found: Outcome, *, quiet: bool) -> str:
     from pipeproof.judge.for_all_sizes import claims_left
     from pipeproof.report.proofs import render
     from pipeproof.report.text import render as render_report
@@ -141,7 +143,7 @@ def _text(found: Outcome) -> str:
     style = text_style()
     if found.refuted is not None:
         return render_report([found.refuted], style)
-    proof = found.proof
+    proof = None if quiet else found.proof
     return render(
         found.report,
         [] if proof is None else proof.loops.lines(),
