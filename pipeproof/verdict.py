@@ -51,27 +51,44 @@ class Verdict(Enum):
 # --- claims -------------------------------------------------------------------
 
 
+Taken = tuple[tuple[int, int], ...]
+"""Who takes which message, where that is open: (receive, send) rows, in order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """No legal move is left and these ops (one a blocked lane) cannot complete."""
+    """Where messages are ``taken`` so, no move is left and these ops are not complete."""
 
     ops: tuple[int, ...]
+    taken: Taken = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TakesEither:
+    """``receive`` takes, last in ``one`` and in ``other``, messages of two senders."""
+
+    receive: int
+    one: Taken
+    other: Taken
 
 
 @dataclass(frozen=True, slots=True)
 class Crossed:
-    """These two message rows meet although they differ in ``trait``."""
+    """These two message rows meet (as the last of what is ``taken``, where that is
+    open) although they differ in ``trait``."""
 
     send: int
     recv: int
     trait: str  # "payload", "shape", "dtype" or "count"
+    taken: Taken = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """The program runs to its end and this posted message row met nothing."""
+    """Where messages are ``taken`` so, all ends and this posted row met nothing."""
 
     row: int
+    taken: Taken = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +286,7 @@ class Measured:
 
 Claim = (
     Stuck
+    | TakesEither
     | Crossed
     | Unmatched
     | Ran

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 
 from pipeproof.program.ops import COMPUTE, SHARDING, Kind, activation, gradient, named
 from pipeproof.program.programs import (
+    ANY,
     Attributes,
     Details,
     Lane,
@@ -204,7 +205,7 @@ def _add(columns: _Columns, rank: int, op: Op, latest: dict[str, int], issued: i
     elif kind is Kind.GROUP:
         for member in arguments[0]:
             _add_row(columns, number, rank, member)
-    elif kind is Kind.WAIT:
+    elif kind in (Kind.WAIT, Kind.WAITANY):
         attributes["wait"] = arguments
     elif kind is Kind.ALLOC:
         given["alloc"] = (tuple(arguments),)
@@ -237,6 +238,8 @@ def _add(columns: _Columns, rank: int, op: Op, latest: dict[str, int], issued: i
     if word in ENDS:  # these speak of the message, not of the op
         for key in ("comm", "shape", "dtype", "count", "buf"):
             attributes.pop(key, None)
+        if attributes.pop("commutes", False):
+            given["more"] = {"commutes": (0,)}
     if attributes or given:
         columns.attributes[number] = _attributes(attributes, given)
     return issued
@@ -254,6 +257,7 @@ def _add_row(columns: _Columns, number: int, rank: int, end: Op) -> None:
         columns.traits[len(columns.rows)] = traits
     comm = _index(columns.comms, attributes.get("comm", ""))
     send = word in ("SEND", "ISEND")
+    peer = ANY if peer == "any" else peer
     columns.rows.append((number, send, rank, peer, columns.payload(*payload), comm))
 
 

@@ -1,14 +1,16 @@
 """deadlock: no maximal execution is stuck.
 
-Every receive names its sender, so enabled events commute and one greedy run of
+Where every receive names its sender, enabled events commute and one greedy run of
 the event graph decides: what it cannot reach, no execution reaches. A finished
 run is its own certificate, a topological order of all events. A stuck one has
 a cycle of waits, of which the shortest is told, or a wait for a message that
-never comes.
+never comes. Where there is choice, a search of all executions decides
+(``deadlock_choice``).
 """
 
 from __future__ import annotations
 
+from pipeproof.checks.deadlock_choice import every_execution
 from pipeproof.checks.subject import Subject
 from pipeproof.checks.telling import ENGINE, result, spell
 from pipeproof.checks.waits import Told, tell
@@ -35,8 +37,10 @@ TITLE = "every execution runs to its end"
 
 
 def check(subject: Subject) -> CheckResult:
-    """Run the event graph; explain where it gets stuck."""
+    """Run the event graph, or search; explain where it gets stuck."""
     program = subject.program
+    if program.chooses or subject.contended:
+        return every_execution(subject, NAME)
     found = [] if subject.runs_to_end else [_stuck(subject)]
     evidence: dict[str, object] = {
         "certificate": "topological order",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipeproof.checks.collectives import unequal_calls, unjoined_calls
+from pipeproof.checks.matching_choice import every_execution
 from pipeproof.checks.slots import misreads
 from pipeproof.checks.subject import Subject
 from pipeproof.checks.telling import count, finding, result
@@ -38,6 +39,8 @@ TITLE = "every message arrives where it is expected, with the contents expected"
 
 def check(subject: Subject) -> CheckResult:
     """Pair all messages and compare the two ends."""
+    if subject.program.chooses:
+        return every_execution(subject, NAME, [*unequal_calls(subject, NAME), *_layers(subject)])
     pairing = subject.pairing
     found = [
         *_crossed(subject),

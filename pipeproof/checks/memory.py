@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pipeproof.checks.executions import in_both_readings
 from pipeproof.checks.memory_lanes import lane_leaks, over_budget
 from pipeproof.checks.subject import Subject
-from pipeproof.checks.telling import finding, result
+from pipeproof.checks.telling import finding, result, unanswered
 from pipeproof.checks.usage import Usage, memory_events, unit_of
 from pipeproof.program.notation import op_text
 from pipeproof.program.ops import Kind
@@ -37,12 +38,13 @@ def check(subject: Subject) -> CheckResult:
     if program.several_lanes:
         return _check_lanes(subject)
     used = subject.usage
-    found = [
-        *_over_budget(subject, used),
-        *_bad_frees(subject),
-        *_leaks(subject),
-        *_stays_gathered(subject),
-    ]
+    if program.chooses:
+        found, gaps = in_both_readings(subject, NAME, _found)
+        if gaps or _frees_at_waitany(subject):
+            why = gaps[0] if gaps else "when a WAITANY goes on, what it frees is open"
+            return unanswered(NAME, why, why)
+    else:
+        found = _found(subject)
     peaks = {str(lane.rank): p for lane, p in zip(program.lanes, used.peak, strict=True)}
     within = " within the budget" if _budget(subject) else ""
     return result(
@@ -62,6 +64,27 @@ def check(subject: Subject) -> CheckResult:
             },
         },
     )
+
+
+def _found(subject: Subject) -> list[Finding]:
+    return [
+        *_over_budget(subject, subject.usage),
+        *_bad_frees(subject),
+        *_leaks(subject),
+        *_stays_gathered(subject),
+    ]
+
+
+def _frees_at_waitany(subject: Subject) -> bool:
+    """Whether something is freed when one of several requests has completed."""
+    program = subject.program
+    posted = {
+        int(program.request[op])
+        for op, a in program.details.attributes.items()
+        if a.free and program.request[op] >= 0
+    }
+    vague = np.flatnonzero(program.kind == Kind.WAITANY).tolist()
+    return any(not posted.isdisjoint(program.requests_of(op)) for op in vague)
 
 
 def _check_lanes(subject: Subject) -> CheckResult:

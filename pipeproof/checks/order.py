@@ -8,6 +8,9 @@ receive was posted but not waited for is a race, and reported there.
 Sharded parameters (UNSHARD, RESHARD, REDUCE_GRAD) are inputs too: torch's
 runtime refuses to compute on a stage whose parameters are not gathered, and a
 gradient made after its stage's REDUCE_GRAD is never reduced.
+
+What a lane has when it reaches an op follows from the lane alone, whichever
+sender a receive from any sender takes its message from.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pipeproof.checks.executions import in_both_readings
 from pipeproof.checks.sharding import broken_sharding
 from pipeproof.checks.subject import Subject
-from pipeproof.checks.telling import count, finding, result
+from pipeproof.checks.telling import count, finding, result, unanswered
 from pipeproof.program.notation import op_text, payload_name
 from pipeproof.program.ops import LETTER, Kind, is_gradient, stage_and_microbatch
 from pipeproof.program.programs import Program
@@ -31,12 +35,12 @@ TITLE = "every op has its inputs when it runs"
 def check(subject: Subject) -> CheckResult:
     """Compare every op with what its rank holds when it runs."""
     held = subject.holdings
-    found = [
-        *_missing_inputs(subject),
-        *_unprepared(subject),
-        *broken_sharding(subject, NAME),
-        *_absent_resources(subject),
-    ]
+    if subject.program.chooses:
+        found, gaps = in_both_readings(subject, NAME, _found)
+        if gaps:
+            return unanswered(NAME, gaps[0], gaps[0])
+    else:
+        found = _found(subject)
     return result(
         subject,
         NAME,
@@ -44,6 +48,15 @@ def check(subject: Subject) -> CheckResult:
         f"{count(held.obligations, 'input')}, each there when it is needed",
         evidence={"inputs": held.obligations},
     )
+
+
+def _found(subject: Subject) -> list[Finding]:
+    return [
+        *_missing_inputs(subject),
+        *_unprepared(subject),
+        *broken_sharding(subject, NAME),
+        *_absent_resources(subject),
+    ]
 
 
 def _missing_inputs(subject: Subject) -> Iterator[Finding]:

@@ -1,7 +1,8 @@
 """race: nothing is touched while a message is still using it.
 
 A payload is there when its receive was waited for, not when it was posted: a
-compute or send that uses it before runs on whatever the buffer held.
+compute or send that uses it before runs on whatever the buffer held. A receive
+from any sender that different executions match differently is a race, too.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from pipeproof.checks.accesses import Access, Storage, conflicts, ends_before
+from pipeproof.checks.executions import answer, gap, in_both_readings, visited
+from pipeproof.checks.senders import several_senders
 from pipeproof.checks.subject import Subject
 from pipeproof.checks.telling import count, finding, result
 from pipeproof.program.notation import op_text, payload_name
 from pipeproof.program.ops import Kind
-from pipeproof.program.programs import Program
+from pipeproof.program.programs import ANY, Program
 from pipeproof.verdict import CheckResult, Claim, Finding, InFlight, Overtakes, Verdict
 
 NAME = "race"
@@ -25,12 +28,9 @@ TITLE = "no payload is used before its receive was waited for, no buffer while i
 def check(subject: Subject) -> CheckResult:
     """Look for uses of what is still in flight."""
     program = subject.program
-    found = [
-        *_early_uses(subject),
-        *_overtaking(subject),
-        *_overlaps(subject),
-        *_contended(subject),
-    ]
+    if program.chooses:
+        return _every_execution(subject)
+    found = [*_in_flight(subject), *_contended(subject)]
     posted = int((program.request >= 0).sum())
     return result(
         subject,
@@ -41,6 +41,32 @@ def check(subject: Subject) -> CheckResult:
         else "nothing is posted without being waited for",
         evidence={"posted": posted, "waits": len(program.waits.op)},
     )
+
+
+def _every_execution(subject: Subject) -> CheckResult:
+    """The same where there is choice, and whether receives from any sender meet one."""
+    found: list[Finding] = []
+    gaps: list[str] = []
+    if visited(subject):
+        found, gaps = several_senders(subject, NAME)
+    missing = gap(subject)
+    gaps += [] if missing is None else [missing]
+    if subject.program.several_lanes:
+        gaps.append("what lanes of a rank have in common depends on the execution")
+    else:
+        used, unsure = in_both_readings(subject, NAME, _in_flight)
+        found, gaps = [*found, *used], [*gaps, *unsure]
+    receives = int((subject.program.messages.peer == ANY).sum())
+    summary = (
+        f"{count(receives, 'receive')} from any sender, each of one sender or stated to "
+        "commute; nothing posted is touched before the wait"
+    )
+    return answer(subject, NAME, found, gaps, summary, {"from_any": receives})
+
+
+def _in_flight(subject: Subject) -> list[Finding]:
+    """Uses of what a message or copy under way still uses."""
+    return [*_early_uses(subject), *_overtaking(subject), *_overlaps(subject)]
 
 
 def _early_uses(subject: Subject) -> Iterator[Finding]:

@@ -18,12 +18,18 @@ from pipeproof.engines.events.ordering import Before, contended, sequence
 from pipeproof.engines.events.pairing import Pairing, pair
 from pipeproof.engines.events.run import Run, run
 from pipeproof.engines.events.turns import turns
+from pipeproof.engines.explore.search import LIMIT, Exploration, explore
+from pipeproof.engines.explore.tables import objection
 from pipeproof.program.lanes import rank_of_ops
 from pipeproof.program.programs import Program
 from pipeproof.verdict import TransportRow
 
 if TYPE_CHECKING:
     from pipeproof.program.programs import Bools, Ints
+
+
+LIMIT_OF_TURNS = 5_000
+"""States that a search visits at most where nothing is open but who posts first."""
 
 
 @dataclass
@@ -34,13 +40,14 @@ class Subject:
     verdicts under other transports, where they were asked for. ``implied_by``
     names the row whose run reached the end under rules at least as strict, where
     one is known: its order of events is legal here too, so no further run is
-    needed.
+    needed. ``limit`` is the number of states after which a search gives up.
     """
 
     program: Program
     budget: dict[int, int] = field(default_factory=dict)
     rows: tuple[TransportRow, ...] = ()
     implied_by: str | None = None
+    limit: int = LIMIT
 
     @cached_property
     def rank(self) -> Ints:
@@ -84,6 +91,20 @@ class Subject:
         return tuple(contended(self.program, streams, self.before))
 
     @cached_property
+    def unclear(self) -> str | None:
+        """What the program format leaves open about a program with choice, if it does;
+        then there are no ``executions`` to speak of."""
+        return objection(self.program, self.program.transport)
+
+    @cached_property
+    def executions(self) -> Exploration:
+        """Every execution of a program with choice, as far as the limit allows. Where
+        lanes take turns, states differ in all that came before, and are many and
+        large: that is tried, no more."""
+        limit = self.limit if self.program.chooses else min(self.limit, LIMIT_OF_TURNS)
+        return explore(self.program, self.program.transport, limit)
+
+    @cached_property
     def arrived(self) -> Bools:
         """For each message row, whether it is done when the run ends: it has started,
         and all that it needs has happened."""
@@ -98,6 +119,9 @@ class Subject:
     def unfinished(self) -> frozenset[int]:
         """Posted ops that have not completed when the run ends: their turn has not
         come, or their messages have not all arrived."""
+        if self.program.chooses or self.contended:
+            stuck = self.executions.stuck
+            return frozenset(stuck.pending if stuck is not None else ())
         graph, program = self.graph, self.program
         done = np.array(self.run.progress, np.int64)
         lacking = done[graph.chain] <= graph.position

@@ -20,6 +20,10 @@ from pipeproof.verdict import (
 
 ENGINE = "event graph"
 SCOPE = "this program"
+LANE_BY_LANE = ("order", "memory")
+"""Checks that read each lane by itself, and ask for happens-before across lanes."""
+ONE_ORDER = ("versions", "gradients")
+"""Checks that follow one order of all events."""
 
 
 def spell(items: Iterable[object]) -> str:
@@ -109,17 +113,39 @@ def undetermined(subject: Subject, check: str) -> CheckResult | None:
     Then the check is not run at all: what it does not understand could add
     the order, the payload or the choice that its verdict turns on.
     """
+    chooses = subject.program.chooses
+    if chooses and subject.program.several_lanes and check in LANE_BY_LANE:
+        return unanswered(
+            check,
+            "what lanes of a rank have in common depends on the execution",
+            f"{check} follows one order of the lanes of a rank, and the program has a choice",
+        )
     blind = [f for f in subject.program.details.features if check in f.checks]
-    if not blind:
-        return _left_to_chance(subject, check)
-    names = spell(dict.fromkeys(f.name for f in blind))
+    if blind:
+        names = spell(dict.fromkeys(f.name for f in blind))
+        return unanswered(
+            check,
+            f"the program uses {names}, which this check gives no meaning to",
+            f"{check} gives no meaning to {names} (first at {blind[0].where})",
+        )
+    if chooses and check in ONE_ORDER:
+        return unanswered(
+            check,
+            "values may depend on the execution",
+            f"{check} follows one order of the events, and the program has a choice",
+        )
+    return _left_to_chance(subject, check)
+
+
+def unanswered(check: str, summary: str, reason: str) -> CheckResult:
+    """The answer of a check that was not run, or cannot tell."""
     return CheckResult(
         check=check,
         status=Status.UNDETERMINED,
         scope=SCOPE,
         engine="none",
-        summary=f"the program uses {names}, which this check gives no meaning to",
-        reason=f"{check} gives no meaning to {names} (first at {blind[0].where})",
+        summary=summary,
+        reason=reason,
     )
 
 
@@ -127,14 +153,12 @@ def _left_to_chance(subject: Subject, check: str) -> CheckResult | None:
     """The answer where two lanes take turns in no fixed order: which messages and
     calls meet is then open, which ``race`` reports, and no single order decides
     what else turns on it."""
-    if check in ("coverage", "matching", "race") or not subject.contended:
+    decided = ("coverage", "matching", "race", "deadlock")
+    if check in decided or subject.program.chooses or not subject.contended:
         return None
     one, other = (op_text(subject.program, op) for op in subject.contended[0])
-    return CheckResult(
-        check=check,
-        status=Status.UNDETERMINED,
-        scope=SCOPE,
-        engine="none",
-        summary="two lanes take turns in no fixed order; see race",
-        reason=f"which of {one} and {other} comes first is left to chance",
+    return unanswered(
+        check,
+        "two lanes take turns in no fixed order; see race",
+        f"which of {one} and {other} comes first is left to chance",
     )

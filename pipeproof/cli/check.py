@@ -27,6 +27,7 @@ from pipeproof.cli.reading import (
     sources,
     with_reading,
 )
+from pipeproof.engines.explore.search import LIMIT
 from pipeproof.errors import InputError
 from pipeproof.formats.sources import NAMED, Failure, Source
 from pipeproof.judge.options import Options
@@ -99,6 +100,13 @@ def _parse_budget(text: str) -> dict[int | None, int]:
 @options.PER_RANK
 @click.option("--explain-time", is_flag=True, help="Say what holds the step back.")
 @click.option(
+    "--states",
+    type=click.IntRange(min=1),
+    default=LIMIT,
+    show_default=True,
+    help="States a search of executions may visit.",
+)
+@click.option(
     "--format",
     "output",
     type=click.Choice(("text", "json")),
@@ -121,6 +129,7 @@ def command(
     timing: str,
     per_rank: bool,
     explain_time: bool,
+    states: int,
     output: str,
     quiet: bool,
 ) -> int:
@@ -151,6 +160,7 @@ def command(
         timing=timing,
         per_rank=per_rank,
         explained=sys.maxsize if explain_time else EXPLAINED if output == "json" else 0,
+        states=states,
     )
     found = list(reports(files, format_, reading, wishes))
     if found and all(r.error is not None and r.error.get("empty") for r in found):
@@ -165,14 +175,14 @@ def reports(
     """A report on every target; what cannot be read is one too, and complained of at once."""
     for item in sources(files, format_):
         if isinstance(item, Failure):
-            yield _failed(item.file, item.error, empty=_is_empty_folder(item))
+            yield failed_report(item.file, item.error, empty=_is_empty_folder(item))
             continue
         try:
             yield from _judged(item, reading, wishes)
         except InputError as error:
-            yield _failed(item.file, error)
+            yield failed_report(item.file, error)
         except MemoryError:
-            yield _failed(item.file, InputError("too large for this machine's memory"))
+            yield failed_report(item.file, InputError("too large for this machine's memory"))
         except Exception as error:  # a defect of ours: the other targets are still judged
             report_crash(error, item.file)
             yield Report(
@@ -215,7 +225,7 @@ def _judged_definitions(source: Source, reading: Reading, wishes: Options) -> It
                 source.file, definition, wishes, reading.sizes, run, partial(progress_bar, name)
             )
         except InputError as error:
-            yield _failed(source.file, error)
+            yield failed_report(source.file, error)
             continue
         yield replace(report, name=f"{base} [{report.name}]" if own else report.name)
 
@@ -235,7 +245,7 @@ def _is_empty_folder(failure: Failure) -> bool:
     return failure.error.message.startswith("no file to check") and os.path.isdir(failure.file)
 
 
-def _failed(file: str, error: InputError, *, empty: bool = False) -> Report:
+def failed_report(file: str, error: InputError, *, empty: bool = False) -> Report:
     """The report of an input that could not be read; its message goes out at once."""
     complain(file, error)
     fields = {

@@ -29,7 +29,7 @@ SORT_KEYS = (
 @click.command("compare", context_settings={"max_content_width": 80})
 @click.argument("files", nargs=-1, metavar="FILE...")
 @options.FROM
-@options.TRANSPORT
+@options.ONE_TRANSPORT
 @options.RECIPE
 @with_reading
 @options.COST

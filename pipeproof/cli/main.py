@@ -29,6 +29,10 @@ COMMANDS = {
         "pipeproof.cli.compare",
         "Put schedules side by side: verdict, time, memory, messages.",
     ),
+    "prove": (
+        "pipeproof.cli.prove",
+        "Prove specs and known schedules for every size.",
+    ),
     "faults": (
         "pipeproof.cli.faults",
         "Break healthy schedules and programs by rule, and see what is caught.",

@@ -11,7 +11,10 @@ from pipeproof.formats.sources import FORMATS
 from pipeproof.program.ops import MAX_ID
 from pipeproof.program.transports import PRESETS, parse_transport
 
-RECIPE_NAMES = ("torch", "naive", "grouped")
+RECIPE_NAMES = (
+    *("torch", "naive", "grouped"),
+    *("megatron", "megatron-unbatched", "deepspeed", "dualpipe", "zero-bubble"),
+)
 
 
 def parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
@@ -47,17 +50,26 @@ FROM = click.option(
     metavar="FORMAT",
     help=f"Format of all inputs: {', '.join(FORMATS)}. Default: by their names and contents.",
 )
-TRANSPORT = click.option(
-    "--transport",
-    metavar="NAME[:SLOTS]",
-    callback=parsed(parse_transport),
-    help=f"Transport of the messages: {', '.join(PRESETS)}; with :1 or :inf for buffer "
-    "slots. Default: nccl for schedules, a program's own.",
-)
+
+
+def _transport(default: str) -> Callable[..., Any]:
+    return click.option(
+        "--transport",
+        metavar="NAME[:SLOTS]",
+        callback=parsed(parse_transport),
+        help=f"Transport of the messages: {', '.join(PRESETS)}; with :1 or :inf for buffer "
+        f"slots. Default: {default}.",
+    )
+
+
+TRANSPORT = _transport("nccl for schedules, a program's own")
+ONE_TRANSPORT = _transport("nccl, for programs too")
 RECIPE = click.option(
     "--recipe",
     type=click.Choice(RECIPE_NAMES),
-    help="How a schedule's communication is issued. Default: its own; of a CSV, torch.",
+    metavar="NAME",
+    help=f"How a schedule's communication is issued: {', '.join(RECIPE_NAMES)}. Default: "
+    "its own; of a CSV, torch.",
 )
 FIXED = click.option("--fixed", is_flag=True, help="Take the repaired program of a case.")
 MICROBATCHES = click.option(

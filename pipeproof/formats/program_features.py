@@ -1,4 +1,4 @@
-"""What a program may state that some check gives no meaning to yet.
+"""What a program may state that some check gives no meaning to.
 
 One literal table. A program that uses a row is read in full, and the checks
 named there answer *undetermined* for it: the reader never drops what it does
@@ -11,13 +11,12 @@ from collections.abc import Mapping
 
 from pipeproof.program.programs import Feature
 
-_ORDERING = frozenset({"order", "matching", "deadlock", "race", "memory"})
 _VALUES = frozenset({"gradients", "versions"})
 
 FEATURES: Mapping[str, frozenset[str]] = {
-    # More than one execution.
-    "any": _ORDERING | _VALUES,
-    "WAITANY": _ORDERING | _VALUES,
+    # What an op reads then depends on the execution.
+    "any": _VALUES,
+    "WAITANY": _VALUES,
 }
 """Name (of an op, or of what the reader notes) -> checks whose answer it may change."""
 

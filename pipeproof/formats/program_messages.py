@@ -9,10 +9,7 @@ from typing import Any
 from pipeproof.formats.json_values import below, refusal, text, wrong
 from pipeproof.formats.program_forms import Op, identity, miscounted
 from pipeproof.program.ops import MAX_ID, Kind, activation, gradient, named
-from pipeproof.program.programs import Traits
-
-ANY = -1
-"""The peer of a receive that takes a message of any sender."""
+from pipeproof.program.programs import ANY, Traits
 
 _PAYLOAD = re.compile(r"(act|grad):(0|[1-9][0-9]{0,9}):(0|[1-9][0-9]{0,9})")
 _TRAITS = ("shape", "dtype", "count", "buf")

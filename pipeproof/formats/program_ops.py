@@ -38,10 +38,10 @@ from pipeproof.formats.program_attributes import (
 )
 from pipeproof.formats.program_features import FEATURES
 from pipeproof.formats.program_forms import Argument, Form, Op, identity, recognised
-from pipeproof.formats.program_messages import ANY, MessageReader
+from pipeproof.formats.program_messages import MessageReader
 from pipeproof.formats.program_requests import Requests
 from pipeproof.program.ops import Kind
-from pipeproof.program.programs import Attributes
+from pipeproof.program.programs import ANY, Attributes
 
 COLLECTIVES = (
     "allreduce",

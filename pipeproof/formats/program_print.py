@@ -13,11 +13,10 @@ from fractions import Fraction
 from typing import Any
 
 from pipeproof.formats.program_document import MAIN
-from pipeproof.formats.program_messages import ANY
 from pipeproof.formats.program_transport import print_transport
 from pipeproof.program.notation import op_text, payload_name
 from pipeproof.program.ops import SHARDING, Kind, is_gradient, stage_and_microbatch
-from pipeproof.program.programs import OBSERVED, Attributes, Lane, Program, Traits
+from pipeproof.program.programs import ANY, OBSERVED, Attributes, Lane, Program, Traits
 
 Document = dict[str, Any]
 

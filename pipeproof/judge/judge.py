@@ -42,7 +42,7 @@ def judge_program(file: str, program: Program, options: Options) -> Report:
     """Report on a program under its own transport, or the one asked for."""
     program = issuing.issued(program, transport=options.transport)
     subject = _subject(program, options)
-    decidable = "deadlock" not in _blind(program) and not subject.contended
+    decidable = not program.chooses and not subject.contended
     if options.wants("deadlock") and decidable:
         _set_rows(subject, program_rows(program, holds=subject.runs_to_end))
     return _judge(file, subject, options)
@@ -58,17 +58,13 @@ def _subject(program: Program, options: Options) -> Subject:
     return Subject(
         program,
         budget=_budget(program, options),
+        limit=options.states,
     )
 
 
 def _set_rows(subject: Subject, rows: SideBySide) -> None:
     subject.rows = rows.rows
     subject.implied_by = rows.shown_by.get(subject.program.transport.name.partition(":")[0])
-
-
-def _blind(program: Program) -> set[str]:
-    """The checks that the program uses something unknown to."""
-    return {check for feature in program.details.features for check in feature.checks}
 
 
 def _judge(file: str, subject: Subject, options: Options) -> Report:
@@ -93,7 +89,7 @@ def _judge(file: str, subject: Subject, options: Options) -> Report:
         },
         checks=checks,
         transports=subject.rows,
-        metrics=metrics(subject, options, checks, _blind(program)),
+        metrics=metrics(subject, options, checks),
         notes=_notes(program),
         findings=findings,
     )

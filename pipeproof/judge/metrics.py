@@ -7,7 +7,7 @@ for: it costs more than all the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -30,27 +30,26 @@ from pipeproof.verdict import CheckResult
 
 
 def metrics(
-    subject: Subject, options: Options, checks: Sequence[CheckResult], blind: Iterable[str]
+    subject: Subject, options: Options, checks: Sequence[CheckResult]
 ) -> Mapping[str, Any]:
     """The metrics of a target whose checks answered ``checks``; nothing is measured
-    that the program uses something unknown to (``blind`` names checks)."""
-    program, costs, blind = subject.program, costs_of(subject.program, options), set(blind)
+    that turns on a choice of the execution."""
+    program, costs = subject.program, costs_of(subject.program, options)
     found: dict[str, Any] = {"makespan": None, "bubble": None, "idle": None}
     found["timing"] = options.timing
-    timed = "order" not in blind and not (_by_recipe(options) and "deadlock" in blind)
-    measured = _timing(subject, options, costs) if timed else None
+    measured = None if program.chooses else _timing(subject, options, costs)
     if measured is not None:
         found["makespan"] = measured.makespan
         found["bubble"] = measured.bubble
         found["idle"] = {str(r): t for r, t in enumerate(measured.idle)}
     versions = _versions(checks)
-    found |= _memory(subject, costs, versions) if "memory" not in blind else {}
+    found |= {} if program.chooses else _memory(subject, costs, versions)
     found |= _traffic(program, costs)
     found |= versions
     found |= {"critical_path": None, "slack": None, "lifetimes": None}
     if measured is not None and program.ops <= options.explained:
         found |= _explained(subject, options, costs, measured)
-    if "deadlock" not in blind and options.wants("deadlock") and not subject.contended:
+    if not program.chooses and options.wants("deadlock") and not subject.contended:
         found["smallest_safe_capacity"] = _capacity(subject)
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pipeproof.engines.explore.search import LIMIT
 from pipeproof.program.costs import Costs
 from pipeproof.program.transports import Transport
 
@@ -17,7 +18,7 @@ class Options:
     on the compute order with messages as pure delays, or ``recipe``, where the
     program's communication counts; targets of up to ``explained`` ops get a critical
     path. With ``per_rank`` the costs are those of all that a rank hosts, split
-    evenly over its stages."""
+    evenly over its stages. ``states`` is how many a search may visit."""
 
     transport: Transport | None = None
     recipe: str | None = None
@@ -28,6 +29,7 @@ class Options:
     timing: str = "compute"
     explained: int = 0
     per_rank: bool = False
+    states: int = LIMIT
 
     def wants(self, check: str) -> bool:
         """Whether a check is asked for."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeproof.program.ops import LETTER, SHARDING, Kind, is_gradient, stage_and_microbatch
-from pipeproof.program.programs import NOTHING, Attributes, Program
+from pipeproof.program.programs import ANY, NOTHING, Attributes, Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,10 @@ def message_text(program: Program, row: int) -> str:
     m = program.messages
     send, payload = bool(m.send[row]), int(m.payload[row])
     verb = "SEND" if send else "RECV"
-    if payload < 0 or (program.details.graph is not None and not send):
-        return f"{verb} {payload_name(program, payload)} {'to' if send else 'from'} {m.peer[row]}"
+    anyone = m.peer[row] == ANY
+    if payload < 0 or anyone or (program.details.graph is not None and not send):
+        peer = "any" if anyone else m.peer[row]
+        return f"{verb} {payload_name(program, payload)} {'to' if send else 'from'} {peer}"
     stage, microbatch = stage_and_microbatch(payload)
     if is_gradient(payload):
         return f"{stage if send else stage - 1}{verb}_B{microbatch}"

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pipeproof.program.graph import StageGraph
+from pipeproof.program.ops import Kind
 from pipeproof.program.transports import Transport
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ OBSERVED = "observed"
 whose update rule is asked for."""
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+ANY = -1
+"""The peer of a receive that takes a message of any sender."""
 
 
 def _nothing() -> Mapping[Any, Any]:
@@ -55,9 +59,9 @@ class Messages:
 
     Rows stand in the order of the ops that post them and, within a group, of
     its members. Arrays of equal length: ``op`` the posting op, ``send`` True
-    for a send, ``rank`` and ``peer`` the acting and the other rank, ``payload``
-    the payload id (see ``ops.activation``), ``comm`` an index into the
-    program's ``comms``.
+    for a send, ``rank`` and ``peer`` the acting and the other rank (``ANY`` for a
+    receive that takes a message of any sender), ``payload`` the payload id (see
+    ``ops.activation``), ``comm`` an index into the program's ``comms``.
     """
 
     op: Ints
@@ -208,6 +212,13 @@ class Program:
     def several_lanes(self) -> bool:
         """Whether some rank has more than one lane."""
         return len({lane.rank for lane in self.lanes}) < len(self.lanes)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it leaves something to the execution: which sender's message a receive
+        from any sender takes, or which of its requests a WAITANY goes on with."""
+        any_sender = bool((self.messages.peer == ANY).any())
+        return any_sender or bool((self.kind == Kind.WAITANY).any())
 
     @property
     def allocates(self) -> bool:

@@ -10,6 +10,10 @@
 ``grouped``
     communication that stands side by side is posted together and waited for
     before the next op.
+
+Those of other frameworks are in `pipeproof.recipes.producers`. They place what a
+compute-only schedule leaves out; of what is listed already they keep the order,
+and batch it, or not.
 """
 
 from __future__ import annotations
@@ -20,19 +24,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipeproof.errors import InputError
+from pipeproof.program.graph import chain
 from pipeproof.program.keys import dense
 from pipeproof.program.ops import Kind, activation, gradient
 from pipeproof.program.programs import Lane, Messages, Origin, Program, Waits
 from pipeproof.program.schedules import Schedule
 from pipeproof.program.transports import Transport, parse_transport
 from pipeproof.recipes.lowering import lower_as_torch, lower_naively
+from pipeproof.recipes.producers import PRODUCERS, issue_as_producer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pipeproof.program.programs import Bytes, Ints
 
-RECIPES = ("torch", "naive", "grouped")
+RECIPES = ("torch", "naive", "grouped", *PRODUCERS)
+
+_LISTED = {"megatron-unbatched": False, "deepspeed": False}
+"""Producers' recipes that batch nothing; the others batch what stands side by side."""
 
 
 def build(schedule: Schedule, recipe: str, transport: Transport) -> Program:
@@ -41,6 +51,17 @@ def build(schedule: Schedule, recipe: str, transport: Transport) -> Program:
     A schedule that only lists compute is lowered first: as torch does for
     ``torch``, and with each message next to the ops it joins for the others.
     """
+    if recipe in PRODUCERS:
+        graph = schedule.details.graph
+        if graph is not None and (graph.feedback or graph.inputs != chain(schedule.stages).inputs):
+            raise InputError(
+                f"the recipe {recipe} is for stages in a chain; expected torch, naive or grouped",
+                cause="Its framework has no pipelines of this shape.",
+            )
+        if not schedule.lists_communication:
+            return issue_as_producer(schedule, recipe, transport)
+        made = _issue_blocking(schedule, transport, grouped=_LISTED.get(recipe, True))
+        return replace(made, recipe=recipe)
     if not schedule.lists_communication and schedule.ranks > 1:
         lower = lower_as_torch if recipe == "torch" else lower_naively
         schedule = lower(schedule)

@@ -30,7 +30,9 @@ ACTIVE_STAGES = 3
 """How many stages torch keeps gathered: one forward, one backward, one ahead."""
 
 
-class _Action(NamedTuple):
+class Action(NamedTuple):
+    """An action of a schedule; see `pipeproof.program.schedules.Schedule`."""
+
     kind: int
     stage: int
     microbatch: int
@@ -41,7 +43,7 @@ class _Action(NamedTuple):
     other: int = -1  # of a message: the stage at its other end
 
 
-_Cell = tuple[_Action, ...]
+Cell = tuple[Action, ...]
 """The actions of one cell; more than one where they overlap."""
 
 
@@ -52,7 +54,7 @@ def lower_as_torch(schedule: Schedule) -> Schedule:
     the lowest waiting rank is let through, its receives put right before the
     op, so that the defect is found and explained in the program that results.
     """
-    cells = _cells(schedule)
+    cells = cells_of(schedule)
     listed = set(np.unique(schedule.kind).tolist())
     if not listed & {Kind.UNSHARD, Kind.RESHARD}:
         cells = [list(_with_sharding(row)) for row in cells]
@@ -63,10 +65,10 @@ def lower_as_torch(schedule: Schedule) -> Schedule:
 
 def lower_naively(schedule: Schedule) -> Schedule:
     """Receive right before the op that needs it, send right after the op that made it."""
-    wires = _Wires(schedule)
-    rows: list[list[_Action]] = []
-    for row in _cells(schedule):
-        out: list[_Action] = []
+    wires = Wires(schedule)
+    rows: list[list[Action]] = []
+    for row in cells_of(schedule):
+        out: list[Action] = []
         for cell in row:
             out.extend(r for a in cell for r in wires.receives(a))
             out.extend(cell)
@@ -75,7 +77,8 @@ def lower_naively(schedule: Schedule) -> Schedule:
     return _from_rows(schedule, rows)
 
 
-def _cells(schedule: Schedule) -> list[list[_Cell]]:
+def cells_of(schedule: Schedule) -> list[list[Cell]]:
+    """The cells of every rank, in order."""
     columns = (
         schedule.kind.tolist(),
         schedule.stage.tolist(),
@@ -85,10 +88,10 @@ def _cells(schedule: Schedule) -> list[list[_Cell]]:
         schedule.column.tolist(),
         range(len(schedule.kind)),
     )
-    actions = [_Action(*fields) for fields in zip(*columns, strict=True)]
-    rows: list[list[_Cell]] = []
+    actions = [Action(*fields) for fields in zip(*columns, strict=True)]
+    rows: list[list[Cell]] = []
     for start, stop in pairwise(schedule.first):
-        row: list[list[_Action]] = []
+        row: list[list[Action]] = []
         for action in actions[start:stop]:
             if row and row[-1][0].column == action.column:
                 row[-1].append(action)
@@ -98,7 +101,7 @@ def _cells(schedule: Schedule) -> list[list[_Cell]]:
     return rows
 
 
-def _from_rows(schedule: Schedule, rows: list[list[_Action]]) -> Schedule:
+def _from_rows(schedule: Schedule, rows: list[list[Action]]) -> Schedule:
     flat = [action for row in rows for action in row]
     kind, stage, microbatch, backward, line, column, source, other = zip(*flat, strict=True)
     attributes = {
@@ -127,7 +130,7 @@ def _from_rows(schedule: Schedule, rows: list[list[_Action]]) -> Schedule:
 # --- sharded parameters -------------------------------------------------------
 
 
-def _next_stages(row: list[_Cell]) -> list[list[int]]:
+def _next_stages(row: list[Cell]) -> list[list[int]]:
     """For each cell, the stages that compute next, from that cell on.
 
     Read backwards, each cell moves its stages to the front. The list is cut at
@@ -146,13 +149,13 @@ def _next_stages(row: list[_Cell]) -> list[list[int]]:
     return result
 
 
-def _with_sharding(row: list[_Cell]) -> Iterator[_Cell]:
+def _with_sharding(row: list[Cell]) -> Iterator[Cell]:
     # A set, because torch uses one: which of several stages is given up first
     # follows the iteration order of a set of small integers.
     active: set[int] = set()
 
-    def act(kind: Kind, stage: int, cell: _Cell) -> _Cell:
-        return (_Action(kind, stage, -1, False, cell[0].line, cell[0].column),)
+    def act(kind: Kind, stage: int, cell: Cell) -> Cell:
+        return (Action(kind, stage, -1, False, cell[0].line, cell[0].column),)
 
     for cell, wanted in zip(row, _next_stages(row), strict=True):
         for stage in [s for s in active if s not in wanted]:
@@ -166,7 +169,7 @@ def _with_sharding(row: list[_Cell]) -> Iterator[_Cell]:
         yield act(Kind.RESHARD, stage, row[-1])
 
 
-def _with_reduction(row: list[_Cell], schedule: Schedule) -> Iterator[_Cell]:
+def _with_reduction(row: list[Cell], schedule: Schedule) -> Iterator[Cell]:
     done: dict[int, int] = {}
     microbatches = schedule.microbatches
     if schedule.other_way is not None:  # a host runs those of its own way
@@ -178,17 +181,17 @@ def _with_reduction(row: list[_Cell], schedule: Schedule) -> Iterator[_Cell]:
                 done[action.stage] = done.get(action.stage, 0) + 1
                 if done[action.stage] == microbatches:
                     where = (False, action.line, action.column)
-                    yield (_Action(Kind.REDUCE_GRAD, action.stage, -1, *where),)
+                    yield (Action(Kind.REDUCE_GRAD, action.stage, -1, *where),)
 
 
 # --- sends and receives -------------------------------------------------------
 
 
-_Place = tuple[int, int]
+Place = tuple[int, int]
 """A stage and a microbatch."""
 
 
-class _Wires:
+class Wires:
     """Which messages an action's output leaves by, and which bring its inputs."""
 
     def __init__(self, schedule: Schedule) -> None:
@@ -211,13 +214,13 @@ class _Wires:
         )
         self.produced = {(k in BACKWARDS, s, m) for k, s, m in keys if k != W}
 
-    def host(self, place: _Place) -> int:
+    def host(self, place: Place) -> int:
         """The rank that runs the microbatch on the stage."""
         stage, microbatch = place
         way = 0 <= microbatch < len(self.other_way) and self.other_way[microbatch]
         return self.hosts[way][stage]
 
-    def sources(self, a: _Action) -> list[_Place]:
+    def sources(self, a: Action) -> list[Place]:
         """Where the outputs are made that ``a`` takes."""
         backward = a.kind in BACKWARDS
         if a.kind != F and not backward:
@@ -229,7 +232,7 @@ class _Wires:
         source = a.stage + (1 if backward else -1)
         return [(source, a.microbatch)] if 0 <= source < self.stages else []
 
-    def targets(self, a: _Action) -> list[_Place]:
+    def targets(self, a: Action) -> list[Place]:
         """Where the output of ``a`` is taken."""
         backward = a.kind in BACKWARDS
         if a.kind != F and not backward:
@@ -241,20 +244,20 @@ class _Wires:
         target = a.stage + (-1 if backward else 1)
         return [(target, a.microbatch)] if 0 <= target < self.stages else []
 
-    def _elsewhere(self, a: _Action, other: _Place) -> bool:
+    def _elsewhere(self, a: Action, other: Place) -> bool:
         return self.host(other) not in (-1, self.host((a.stage, a.microbatch)))
 
-    def sends(self, a: _Action) -> list[tuple[_Action, _Place]]:
+    def sends(self, a: Action) -> list[tuple[Action, Place]]:
         """The sends that follow ``a``, each with where it is taken on another rank."""
         backward = a.kind in BACKWARDS
         where = a.line, a.column
         return [
-            (_Action(Kind.SEND, a.stage, a.microbatch, backward, *where, other=target[0]), target)
+            (Action(Kind.SEND, a.stage, a.microbatch, backward, *where, other=target[0]), target)
             for target in self.targets(a)
             if self._elsewhere(a, target)
         ]
 
-    def receives(self, a: _Action) -> list[_Action]:
+    def receives(self, a: Action) -> list[Action]:
         """The receives that must precede ``a``, of what other ranks make. What nobody
         makes has none: the order check says so."""
         backward = a.kind in BACKWARDS
@@ -264,35 +267,45 @@ class _Wires:
             if self._elsewhere(a, source) and (backward, *source) in self.produced
         ]
 
+    def send(self, a: Action) -> Action | None:
+        """The send that follows ``a`` where stages are a chain, if there is one."""
+        found = self.sends(a)
+        return found[0][0] if found else None
 
-def receipt(stage: int, source: _Place, backward: bool, line: int, column: int) -> _Action:
+    def receive(self, a: Action) -> Action | None:
+        """The receive that must precede ``a`` where stages are a chain, if there is one."""
+        found = self.receives(a)
+        return found[0] if found else None
+
+
+def receipt(stage: int, source: Place, backward: bool, line: int, column: int) -> Action:
     """The receive, for ``stage``, of what is made at ``source``."""
-    return _Action(Kind.RECV, stage, source[1], backward, line, column, other=source[0])
+    return Action(Kind.RECV, stage, source[1], backward, line, column, other=source[0])
 
 
 class _Router:
     """Torch's round: each rank in turn advances by one cell if its inputs are there."""
 
-    def __init__(self, schedule: Schedule, cells: list[list[_Cell]]) -> None:
-        self.wires = _Wires(schedule)
+    def __init__(self, schedule: Schedule, cells: list[list[Cell]]) -> None:
+        self.wires = Wires(schedule)
         self.cells = cells
-        self.rows: list[list[_Action]] = [[] for _ in cells]
+        self.rows: list[list[Action]] = [[] for _ in cells]
         self.at = [0] * len(cells)
         # Receives placed anywhere, by (backward, source, target), and outputs made,
         # by (backward, source).
-        self.received: set[tuple[bool, _Place, _Place]] = set()
-        self.made: set[tuple[bool, _Place]] = set()
+        self.received: set[tuple[bool, Place, Place]] = set()
+        self.made: set[tuple[bool, Place]] = set()
         # Receives put before their op although nobody had sent yet.
-        self.early: set[tuple[bool, _Place, _Place]] = set()
+        self.early: set[tuple[bool, Place, Place]] = set()
         # The consumer's cell, for the place of a receive.
-        self.cell_of: dict[tuple[bool, _Place], _Action] = {}
+        self.cell_of: dict[tuple[bool, Place], Action] = {}
         for row in cells:
             for cell in row:
                 for a in cell:
                     if a.kind in (F, B, I):
                         self.cell_of.setdefault((a.kind != F, (a.stage, a.microbatch)), a)
 
-    def _there(self, a: _Action, source: _Place) -> bool:
+    def _there(self, a: Action, source: Place) -> bool:
         """Whether an input of ``a`` is made here or received."""
         backward, place = a.kind in BACKWARDS, (a.stage, a.microbatch)
         if (backward, source, place) in self.received:
@@ -300,7 +313,7 @@ class _Router:
         here = self.wires.host(source) == self.wires.host(place)
         return here and (backward, source) in self.made
 
-    def _place(self, rank: int, cell: _Cell) -> None:
+    def _place(self, rank: int, cell: Cell) -> None:
         row = self.rows[rank]
         row.extend(cell)
         for a in cell:
@@ -310,7 +323,7 @@ class _Router:
                 row.append(sent)
                 self._place_receive(a, target)
 
-    def _place_receive(self, a: _Action, target: _Place) -> None:
+    def _place_receive(self, a: Action, target: Place) -> None:
         backward = a.kind in BACKWARDS
         source = a.stage, a.microbatch
         key = backward, source, target
@@ -323,7 +336,7 @@ class _Router:
         row = self.rows[self.wires.host(target)]
         row.append(receipt(target[0], source, backward, line, column))
 
-    def route(self) -> list[list[_Action]]:
+    def route(self) -> list[list[Action]]:
         left = [r for r in range(len(self.cells)) if self.cells[r]]
         while left:
             progress = False

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import assert_never
 
 from pipeproof.program.graph import StageGraph
-from pipeproof.program.notation import message_text, op_text, payload_name
+from pipeproof.program.notation import op_text, payload_name
 from pipeproof.program.ops import COMPUTE, LETTER, SHARDING, Kind, activation, gradient
 from pipeproof.program.programs import Program
 from pipeproof.program.transports import Transport
+from pipeproof.replay import confirm_runs as runs
 from pipeproof.replay.confirm_values import confirm_value
-from pipeproof.replay.layout import NOBODY, meetings_of, pairing
 from pipeproof.replay.ledger import (
     NO_TRAITS,
     SHARDED,
@@ -50,6 +50,7 @@ from pipeproof.verdict import (
     Repeated,
     Sharding,
     Stuck,
+    TakesEither,
     UnequalCalls,
     Unjoined,
     Unmatched,
@@ -66,11 +67,13 @@ def confirm(program: Program, transport: Transport, counterexample: Counterexamp
     claim, moves = counterexample.claim, counterexample.moves
     match claim:
         case Stuck():
-            return _stuck(program, transport, claim, moves)
+            return runs.stuck(program, transport, claim, moves)
+        case TakesEither():
+            return runs.takes_either(program, transport, claim)
         case Crossed():
-            return _crossed(program, transport, claim)
+            return runs.crossed(program, transport, claim)
         case Unmatched():
-            return _unmatched(program, transport, claim)
+            return runs.unmatched(program, transport, claim)
         case Ran():
             return _ran(program, claim)
         case Repeated():
@@ -84,11 +87,11 @@ def confirm(program: Program, transport: Transport, counterexample: Counterexamp
         case InFlight():
             return _in_flight(program, claim, moves)
         case Overtakes():
-            return _overtakes(program, transport, claim)
+            return runs.overtakes(program, transport, claim)
         case UnequalCalls():
-            return _unequal_calls(program, claim)
+            return runs.unequal_calls(program, claim)
         case Unjoined():
-            return _unjoined(program, transport, claim)
+            return runs.unjoined(program, transport, claim)
         case Exceeds():
             return _exceeds(program, claim, moves)
         case PilesUp():
@@ -107,80 +110,6 @@ def confirm(program: Program, transport: Transport, counterexample: Counterexamp
             return confirm_value(program, transport, claim)
         case _:
             assert_never(claim)
-
-
-# --- confirmed by a run -------------------------------------------------------
-
-
-def _stuck(
-    program: Program, transport: Transport, claim: Stuck, moves: tuple[int, ...]
-) -> str | None:
-    outcome = Model(program, transport).run()
-    if not outcome.stuck:
-        return "The program runs to its end: nothing is stuck."
-    if tuple(sorted(claim.ops)) != outcome.stuck:
-        there, claimed = _texts(program, outcome.stuck), _texts(program, claim.ops)
-        return f"The run is stuck at {there}, not at {claimed}."
-    if tuple(moves) != outcome.completed:
-        so_far, claimed = _counts(outcome.completed), _counts(moves)
-        return f"Before it is stuck, the lanes complete {so_far} ops, not {claimed}."
-    return None
-
-
-def _unmatched(program: Program, transport: Transport, claim: Unmatched) -> str | None:
-    outcome = Model(program, transport).run()
-    if outcome.stuck:
-        return f"The program does not reach its end: stuck at {_texts(program, outcome.stuck)}."
-    if claim.row not in outcome.unmatched:
-        return f"{message_text(program, claim.row)} meets its counterpart."
-    return None
-
-
-def _overtakes(program: Program, transport: Transport, claim: Overtakes) -> str | None:
-    if Model(program, transport).reaches(claim.op, without=claim.other):
-        return None
-    first, second = (_texts(program, (op,)) for op in (claim.other, claim.op))
-    return f"No execution reaches {second} before {first} has completed."
-
-
-def _unequal_calls(program: Program, claim: UnequalCalls) -> str | None:
-    meeting, _ = meetings_of(program)
-    if meeting.get(claim.one, -1) != meeting.get(claim.other, -2):
-        return "The two calls do not meet."
-    one, other = (program.details.attributes[op] for op in (claim.one, claim.other))
-    if (one.more["kind"], one.label) == (other.more["kind"], other.label):
-        return "The two calls are the same."
-    return None
-
-
-def _unjoined(program: Program, transport: Transport, claim: Unjoined) -> str | None:
-    state = (model := Model(program, transport)).held_at(())
-    if stuck := model.outcome(state).stuck:
-        return f"The program does not reach its end: stuck at {_texts(program, stuck)}."
-    if program.kind[claim.op] != Kind.COLL or not state.unfinished[claim.op]:
-        return f"{_texts(program, (claim.op,))} completes."
-    return None
-
-
-def _crossed(program: Program, transport: Transport, claim: Crossed) -> str | None:
-    send, recv = claim.send, claim.recv
-    meets = pairing(program, transport.match)[send]
-    if not program.messages.send[send] or program.messages.send[recv] or meets != recv:
-        other = "nothing" if meets == NOBODY else message_text(program, meets)
-        return f"{message_text(program, send)} meets {other}, not {message_text(program, recv)}."
-    if claim.trait == "payload":
-        differ = program.messages.payload[send] != program.messages.payload[recv]
-    elif claim.trait in ("shape", "dtype", "count"):
-        sent, expected = (
-            getattr(program.details.traits.get(row, NO_TRAITS), claim.trait)
-            for row in (send, recv)
-        )
-        differ = sent is not None and expected is not None and sent != expected
-    else:
-        return f"A message has no {claim.trait}."
-    if not differ:
-        return f"The two ends of {message_text(program, send)} agree in {claim.trait}."
-    return None
 
 
 # --- confirmed by counting ----------------------------------------------------
@@ -419,11 +348,3 @@ def _remains(program: Program, claim: Remains) -> str | None:
 def _compute_text(compute: Compute) -> str:
     kind = Kind(compute.kind)
     return f"{compute.stage}{LETTER.get(kind, kind.name)}{compute.microbatch}"
-
-
-def _texts(program: Program, ops: tuple[int, ...]) -> str:
-    return ", ".join(f"rank {program.rank_of(op)} {op_text(program, op)}" for op in ops)
-
-
-def _counts(counts: tuple[int, ...]) -> str:
-    return ", ".join(map(str, counts))

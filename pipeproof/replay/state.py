@@ -7,22 +7,25 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-What = Literal["enter", "post", "start", "finish", "meet", "leave"]
+WhatAlone = Literal["enter", "post", "start", "finish", "meet", "leave"]
+What = WhatAlone | Literal["take"]
 
 
 class Move(NamedTuple):
     """One smallest step. ``number`` is a lane (enter, post, leave), an op (start, meet)
-    or a message row (finish); ``Model`` says when each is enabled."""
+    or a message row (finish; take: a receive, with the ``send`` it takes); ``Model``
+    says when each is enabled."""
 
     what: What
     number: int
+    send: int = -1
 
 
 @dataclass(slots=True)
 class State:
     """Where a run of a program stands.
 
-    The first seven fields are the state; the others follow from them, and are
+    The first eight fields are the state; the others follow from them, and are
     kept so that no rule has to search.
     """
 
@@ -33,6 +36,7 @@ class State:
     finished: bytearray  # by message row: this end has completed
     unfinished: list[int]  # by op: its rows, or its meeting, that have not completed
     streams: list[deque[int]]  # by stream: ops posted and not completed, oldest first
+    mate: list[int]  # by message row: its other end; -1 where that is open or missing
 
     awaited: list[int]  # by op: the requests it waits for that have not completed
     absent: list[int]  # by cluster of groups: its parties that have not started
@@ -50,6 +54,7 @@ class State:
             self.finished.copy(),
             self.unfinished.copy(),
             [stream.copy() for stream in self.streams],
+            self.mate.copy(),
             self.awaited.copy(),
             self.absent.copy(),
             self.missing.copy(),
@@ -67,6 +72,7 @@ class State:
             bytes(self.finished),
             tuple(self.unfinished),
             tuple(map(tuple, self.streams)),
+            tuple(self.mate),
         )
 
 

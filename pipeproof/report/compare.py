@@ -186,6 +186,7 @@ def _document(reports: Sequence[Report], rows: Sequence[Row], terms: str) -> dic
                 "file": row.report.file,
                 "name": row.report.name,
                 "verdict": row.verdict,
+                "transport": row.report.transport.get("name"),
                 "findings": sorted({f.verdict.value for f in row.report.findings}),
                 **row.values,
                 "best": [column.key for column in COLUMNS if column.key in row.best],

@@ -31,16 +31,20 @@ def _length(hop: Mapping[str, Any]) -> Any:
     return hop["end"] - hop["start"]
 
 
+def _counted(hops: Sequence[Mapping[str, Any]], word: str) -> str:
+    time = amount(sum(map(_length, hops)))
+    if len(hops) == 1:
+        return f"1 {word} that takes {time}"
+    return f"{len(hops)} {word}s that take {time}"
+
+
 def _summary(path: Sequence[Mapping[str, Any]], style: Style) -> list[str]:
     ops = [hop for hop in path if "op" in hop]
     messages = [hop for hop in path if "message" in hop]
     total = path[-1]["end"]
-    text = (
-        f"held back by {len(ops)} ops that take {amount(sum(map(_length, ops)))} of "
-        f"{amount(total)}"
-    )
+    text = f"held back by {_counted(ops, 'op')} of {amount(total)}"
     if messages:
-        text += f", and {len(messages)} messages that take {amount(sum(map(_length, messages)))}"
+        text += f", and {_counted(messages, 'message')}"
         longest = max(messages, key=_length)
         if _length(longest):
             text += (
@@ -64,21 +68,24 @@ def _stretches(path: Sequence[Mapping[str, Any]], style: Style) -> list[str]:
             parts[-1].append(hop)
         else:
             parts.append([hop])
-    lines = []
     shown = parts if len(parts) <= STRETCHES else [*parts[: STRETCHES - 4], *parts[-3:]]
-    for number_of, part in enumerate(shown):
-        if len(parts) > STRETCHES and number_of == STRETCHES - 4:
+    times = [f"{amount(part[0]['start'])} to {amount(part[-1]['end'])}" for part in shown]
+    wide = max(map(len, times))
+    lines = []
+    for place, (part, time) in enumerate(zip(shown, times, strict=True)):
+        if len(parts) > STRETCHES and place == STRETCHES - 4:
             lines.append(f"  ... {len(parts) - len(shown)} more ...")
-        first, last = part[0], part[-1]
-        times = f"{amount(first['start'])} to {amount(last['end'])}"
-        if "message" in first:
-            text = f"{first['message']} from rank {first['from']} to rank {first['to']}"
-        elif first is last:
-            text = f"rank {first['rank']}: {first['op']}"
-        else:
-            text = f"rank {first['rank']}: {first['op']} to {last['op']}, {len(part)} ops"
-        lines += style.wrap(text, f"  {times:<16} ")
+        lines += style.wrap(_stretch(part), f"  {time:<{wide}}  ")
     return lines
+
+
+def _stretch(part: Sequence[Mapping[str, Any]]) -> str:
+    first, last = part[0], part[-1]
+    if "message" in first:
+        return f"{first['message']} from rank {first['from']} to rank {first['to']}"
+    if first is last:
+        return f"rank {first['rank']}: {first['op']}"
+    return f"rank {first['rank']}: {first['op']} to {last['op']}, {len(part)} ops"
 
 
 def _ranks(
@@ -97,12 +104,15 @@ def _ranks(
 
 
 def _stages(metrics: Mapping[str, Any]) -> list[str]:
+    lifetimes = metrics["lifetimes"]
+    heads = ["stage", "least slack"]
+    heads += ["activation lives: min", "mean", "max"] if lifetimes else []
     rows = []
     for stage, least in metrics["slack"]["stages"].items():
-        lives = metrics["lifetimes"].get(stage)
-        times = [amount(lives[k]) for k in ("min", "mean", "max")] if lives else ["-"] * 3
-        rows.append([stage, amount(least), *times])
-    return table(["stage", "least slack", "activation lives: min", "mean", "max"], rows)
+        lives = lifetimes.get(stage)
+        times = [amount(lives[k]) if lives else "-" for k in ("min", "mean", "max")]
+        rows.append([stage, amount(least), *times][: len(heads)])
+    return table(heads, rows)
 
 
 def _links(links: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -117,6 +117,8 @@ def _plain(value: Any) -> Any:
 def _counterexample(example: Counterexample) -> dict[str, Any]:
     claim = example.claim
     values = {name: _plain(value) for name, value in asdict(claim).items()}
+    if "kind" in values:  # a compute op's letter; the claim's own kind stands beside it
+        values["letter"] = values.pop("kind")
     return {
         "claim": {"kind": type(claim).__name__.lower(), **values},
         "moves": list(example.moves),

@@ -71,7 +71,7 @@ def _target(report: Report, style: Style, explained: bool) -> list[str]:
     lines += style.wrap(_sizes(report), "  ")
     lines.append("")
     for result in report.checks:
-        lines += _check_lines(result, style)
+        lines += status_lines(result, style)
     if not report.checks:
         lines.append("  nothing to check: none of the checks asked for applies")
     for finding in report.findings:
@@ -105,7 +105,8 @@ def _plural(word: str) -> str:
     return f"{word}es" if word.endswith("ch") else f"{word}s"
 
 
-def _check_lines(result: CheckResult, style: Style) -> list[str]:
+def status_lines(result: CheckResult, style: Style) -> list[str]:
+    """A check's name, its answer, and what that rests on."""
     word = _WORDS[result.status]
     head = f"  {result.check:<10} {word:<12} "
     lines = style.wrap(result.summary, head)
@@ -222,6 +223,8 @@ def _measures(report: Report, style: Style) -> list[str]:
         return []  # what never ends takes no time
     bubble = metrics["bubble"]
     text = f"{'where it runs: ' if stuck else ''}makespan {amount(makespan)}"
+    if metrics.get("timing") == "recipe":
+        text += " with its communication"
     if bubble:
         text += (
             f"; bubble {bubble['idle_over_elapsed']:.1%} of elapsed time, "

@@ -14,9 +14,11 @@ from collections import Counter
 from typing import NamedTuple
 
 from pipeproof.spec import (
+    B,
     F,
     I,
     W,
+    by_start,
     deadlock_free,
     makespan,
     messages,
@@ -25,6 +27,7 @@ from pipeproof.spec import (
     schedule,
 )
 from pipeproof.spec.ops import Letter, Op
+from pipeproof.spec.orders import Starts
 
 PERIOD = 6
 """Slots from one microbatch to the next: F, I and W of both chunks."""
@@ -161,7 +164,7 @@ def _half(p: int) -> int:
     name="v-half",
     paper="Pipeline parallelism with controllable memory, arXiv 2405.15362",
     placement="wave",
-    recipe="torch",
+    recipe="zero-bubble",
     valid=_two_chunks,
     claims=[
         *_CLAIMS,
@@ -186,7 +189,7 @@ def _third(p: int) -> int:
     name="v-min",
     paper="Pipeline parallelism with controllable memory, arXiv 2405.15362",
     placement="wave",
-    recipe="torch",
+    recipe="zero-bubble",
     valid=_two_chunks,
     claims=[
         *_CLAIMS,
@@ -200,3 +203,63 @@ def v_min(p: int, m: int, v: int = 2) -> list[list[Op]]:
     One slot from rank to rank: no microbatch stays longer than it must.
     """
     return _squeezed(p, m, _Steps(1, 1, 1, 1), _third(p), patient=True)
+
+
+def _whole_block(p: int) -> list[tuple[int, Letter, int, int]]:
+    """(rank, letter, chunk, slot) of a microbatch whose backwards take two slots.
+
+    Everything comes as early as the slots that other microbatches repeat allow.
+    The two forwards of a rank are an odd number of slots apart, as what is left
+    of the period then holds two backwards.
+    """
+    block: list[tuple[int, Letter, int, int]] = []
+    taken: list[set[int]] = [{rank % PERIOD} for rank in range(p)]
+    for rank in range(p):
+        block.append((rank, F, 0, rank))
+    slot = p
+    for rank in reversed(range(p)):
+        slot += (slot - rank) % 2 == 0
+        block.append((rank, F, 1, slot))
+        taken[rank].add(slot % PERIOD)
+        slot += 1
+    for chunk, ranks in ((1, range(p)), (0, reversed(range(p)))):
+        for rank in ranks:
+            while not _leaves_pairs(taken[rank], slot):
+                slot += 1
+            block.append((rank, B, chunk, slot))
+            taken[rank] |= {slot % PERIOD, (slot + 1) % PERIOD}
+            slot += 2
+    return block
+
+
+def _leaves_pairs(taken: set[int], slot: int) -> bool:
+    """Whether two slots are free, and those that are left can be paired, too."""
+    pair = {slot % PERIOD, (slot + 1) % PERIOD}
+    left = set(range(PERIOD)) - taken - pair
+    paired = not left or any({x, (x + 1) % PERIOD} == left for x in left)
+    return not pair & taken and paired
+
+
+@schedule(
+    name="1f1b-v",
+    paper="Pipeline parallelism with controllable memory, arXiv 2405.15362",
+    placement="wave",
+    recipe="zero-bubble",
+    valid=_two_chunks,
+    claims=[
+        *_CLAIMS,
+        peak_activations(at_most=lambda p: 2 * (2 * p // 3 + 1)),
+        makespan(at_most=lambda p, m: 6 * (m + p - 1) + 2),
+    ],
+)
+def one_f_one_b_v(p: int, m: int, v: int = 2) -> Starts:
+    """A V with whole backwards in two thirds of the memory of 1F1B.
+
+    The block is repeated as it is, without squeezing: a step is as long as that of
+    1F1B, or by up to two ops of half a stage longer.
+    """
+    return by_start(
+        (rank, letter(i, chunk=chunk), slot + PERIOD * i)
+        for rank, letter, chunk, slot in _whole_block(p)
+        for i in range(m)
+    )

@@ -95,7 +95,7 @@ def _dualpipe_sizes(p: int, m: int) -> str | None:
     name="dualpipe",
     paper="DeepSeek-V3, arXiv 2412.19437, section 3.2.1",
     placement="two-way",
-    recipe="torch",
+    recipe="dualpipe",
     valid=_dualpipe_sizes,
     grid={"p": (2, 4, 6), "m": (4, 8, 10, 12, 14, 20)},
     claims=[
@@ -110,7 +110,9 @@ def dualpipe(p: int, m: int, rank: int) -> Iterator[Any]:
     """Two pipelines in opposite directions, forwards overlapped with backwards.
 
     The first half of the microbatches goes down the ranks, the second up. The
-    order depends on the parity of the rank, so it is listed for given sizes.
+    order depends on the parity of the rank, so it is listed for given sizes. Its
+    repository counts (p/2 - 1)(pair + B - 3 W) of idle time, where a message leaves
+    with its sender's next batch; the time here is that of messages sent at once.
     """
     half = m // 2
 
@@ -136,7 +138,7 @@ def _dualpipe_v_sizes(p: int, m: int, v: int) -> str | None:
     name="dualpipe-v",
     paper="DualPipeV, after arXiv 2412.19437 and Cut-in-half, Sea AI Lab",
     placement="wave",
-    recipe="torch",
+    recipe="dualpipe",
     valid=_dualpipe_v_sizes,
     grid={"p": (1, 2, 3, 4), "m": (2, 4, 6, 8, 9, 10, 12)},
     claims=[

@@ -74,6 +74,8 @@ def interleaved(p: int, m: int, v: int, rank: int, g: Any = lambda p: p) -> Iter
 
     ``g`` is the group's size, p unless given; a last group may be smaller. The
     order depends on how m divides into groups, so it is listed for given sizes.
+    It is issued as torch does: Megatron-LM's batches mix up the messages of two
+    ranks that are each other's neighbour on both sides (p=2).
     """
     turns = _turns(m, v, g)
     warm_up = min(2 * (p - 1 - rank) + (v - 1) * g, len(turns))

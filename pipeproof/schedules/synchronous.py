@@ -66,7 +66,7 @@ def _one_f_one_b(m: Any, warm_up: Any) -> Iterator[Any]:
 @schedule(
     name="1f1b",
     paper="PipeDream-Flush, arXiv 2006.09503; DAPPLE, arXiv 2007.01045",
-    recipe="grouped",
+    recipe="megatron",
     claims=[*_FILL_AND_DRAIN, peak_activations(equals=lambda p, m, rank: least(m, p - rank))],
 )
 def one_f_one_b(p: Any, m: Any, rank: Any) -> Iterator[Any]:
@@ -78,7 +78,7 @@ def one_f_one_b(p: Any, m: Any, rank: Any) -> Iterator[Any]:
     name="eager-1f1b",
     paper="DAPPLE (early backward, schedule B), arXiv 2007.01045; Alpa's cross-mesh "
     "resharding, arXiv 2211.05322",
-    recipe="grouped",
+    recipe="megatron",
     claims=[
         *_FILL_AND_DRAIN,
         peak_activations(equals=lambda p, m, rank: least(m, 2 * (p - rank) - 1)),
@@ -126,7 +126,7 @@ def gpipe_recompute(m: Any, rank: Any) -> Iterator[Any]:
 @schedule(
     name="1f1b-recompute",
     paper="Megatron-LM, arXiv 2104.04473, section 3.5",
-    recipe="grouped",
+    recipe="megatron",
     claims=[
         deadlock_free("nccl"),
         same_gradients(),
@@ -156,7 +156,7 @@ def one_f_one_b_recompute(p: Any, m: Any, rank: Any) -> Iterator[Any]:
     name="inference",
     forward_only=True,
     paper="GPipe, arXiv 1811.06965: its forward half",
-    recipe="grouped",
+    recipe="deepspeed",
     claims=[
         deadlock_free("nccl"),
         makespan(equals=lambda p, m, F: (m + p - 1) * F),

@@ -39,6 +39,7 @@ SCHEDULES: Mapping[str, Entry] = {
     "chimera-doubling": Entry(
         "chimera", "chimera_doubling", "Chimera, two microbatches in each forward"
     ),
+    "1f1b-v": Entry("controllable_memory", "one_f_one_b_v", "a V in 2/3 of 1F1B's memory"),
     "v-half": Entry("controllable_memory", "v_half", "a V in half of 1F1B's memory"),
     "v-min": Entry("controllable_memory", "v_min", "a V in a third of 1F1B's memory"),
     "hanayo": Entry("waves", "hanayo", "down the ranks and up again, several times"),

@@ -48,7 +48,7 @@ def _idle_of_a_short_run(p: int, m: int) -> Fraction:
     name="zb-v",
     paper="Zero bubble pipeline parallelism, arXiv 2401.10241, section 6",
     placement="wave",
-    recipe="torch",
+    recipe="zero-bubble",
     valid=_two_chunks,
     claims=[
         *_CLAIMS,

@@ -59,7 +59,7 @@ def _split_one_f_one_b(m: Any, warm_up: Any, lag: Any) -> Iterator[Any]:
 @schedule(
     name="zb-h1",
     paper="Zero bubble pipeline parallelism, arXiv 2401.10241, section 2.1",
-    recipe="torch",
+    recipe="zero-bubble",
     claims=[
         *_CLAIMS,
         peak_activations(equals=lambda p, m: least(m, p)),
@@ -82,7 +82,7 @@ def _idle_of_a_short_run(p: int, m: int) -> Fraction:
 @schedule(
     name="zb-h2",
     paper="Zero bubble pipeline parallelism, arXiv 2401.10241, section 2.2",
-    recipe="torch",
+    recipe="zero-bubble",
     claims=[
         *_CLAIMS,
         peak_activations(equals=lambda p, m: least(m, 2 * p - 1)),

@@ -31,10 +31,11 @@ CROSSED = b"0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0,1RECV_F0\n"
 
 @pytest.fixture
 def undetermined(tmp_path: Path) -> Path:
-    """A program with a choice, which one order of events does not decide."""
+    """A program with a choice of which the format does not say what it means."""
     path = tmp_path / "undetermined.json"
-    ops = [["IRECV", "act", 0, 0, 1, {"req": "a"}], ["WAITANY", "a"]]
-    path.write_text(json.dumps({"programs": {"0": ops, "1": [["SEND", "act", 0, 0, 0]]}}))
+    ops = [["IRECV", "x", "any", {"req": "a"}], ["WAIT", "a"]]
+    programs = {"0": ops, "1": [["SEND", "x", 0]]}
+    path.write_text(json.dumps({"programs": programs, "semantics": {"streams": "pair"}}))
     return path
 
 
@@ -76,7 +77,7 @@ def test_violated(run: Run) -> None:
 def test_undetermined(run: Run, undetermined: Path) -> None:
     answer = run("check", undetermined)
     assert answer.status == 3 and answer.err == ""
-    assert "undetermined on rendezvous: 2 ranks" in answer.out
+    assert "  undetermined on rendezvous, pair str" in answer.out
 
 
 def test_bad_input(run: Run, bad: Path) -> None:
@@ -261,7 +262,7 @@ def test_recipe(run: Run) -> None:
         found = target(run, "--recipe", recipe, "--only", "deadlock", path)
         assert found["transport"]["recipe"] == recipe
         assert found["verdict"] == ("holds" if recipe == "torch" else "violated")
-    assert "Invalid value for '--recipe'" in run("check", "--recipe", "megatron", path).err
+    assert "Invalid value for '--recipe'" in run("check", "--recipe", "mpi", path).err
 
 
 def test_only(run: Run) -> None:
@@ -291,6 +292,20 @@ def test_fixed(run: Run) -> None:
     assert target(run, CASE, "--fixed")["verdict"] == "holds"
     answer = run("check", "--fixed", HOLDS)
     assert answer.status == 2 and "Leave out --fixed" in answer.err
+
+
+def test_the_limit_of_a_search(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "chosen.json"
+    ops = [["RECV", "x", "any", {"commutes": True}]] * 3
+    programs = {"0": ops, **{str(r): [["SEND", "x", 0]] for r in (1, 2, 3)}}
+    path.write_text(json.dumps({"programs": programs}))
+    found = target(run, path)
+    assert found["verdict"] == "holds"
+    (deadlock,) = [c for c in found["checks"] if c["check"] == "deadlock"]
+    states = deadlock["evidence"]["states"]
+    assert deadlock["scope"] == f"every execution of this program: {states} states explored"
+    assert target(run, "--states", states, path)["verdict"] == "holds"
+    assert target(run, "--states", states - 1, path)["verdict"] == "undetermined"
 
 
 def test_budget(run: Run) -> None:

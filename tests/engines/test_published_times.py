@@ -9,6 +9,7 @@ import pytest
 from pipeproof.checks.usage import usage
 from pipeproof.engines.lifetimes import links
 from pipeproof.engines.timing import Timing, timing
+from pipeproof.formats.chimera import read_chimera
 from pipeproof.formats.dualpipe import read_dualpipe
 from pipeproof.formats.torch_schedule import read_schedule
 from pipeproof.formats.zero_bubble import read_zero_bubble
@@ -199,3 +200,19 @@ def test_dualpipev_idles() -> None:
     assert (found.makespan, set(found.idle)) == (6 * 8 + 6, {6})
     assert max(peaks(own)) == 9
     assert sum(link.messages for link in links(own, Costs())) == 12 * 8
+
+
+# --- Chimera ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("backward", "makespan", "idle"), [(1, 10, Fraction(1, 5)), (2, 16, Fraction(1, 4))]
+)
+def test_chimera(backward: int, makespan: int, idle: Fraction) -> None:
+    """D = N = 4, both directions on every rank: idle (D-2)/(2N+D-2) with B = F, and a
+    quarter with B = 2 F (Chimera, arXiv 2107.06925, table 2); D/2 + 1 to D activations."""
+    name = "chimera_p4_m4.json"
+    own = read_chimera(trace_files.text("chimera", name), name)
+    found = timed(own, Costs(F=1, B=backward))
+    assert found.makespan == makespan and found.ratios["idle_over_elapsed"] == idle
+    assert peaks(own) == (3, 4, 4, 3)

@@ -200,9 +200,9 @@ def test_a_send_leaves_with_the_batch_it_is_listed_in() -> None:
 def test_marks_of_a_recording_make_a_pair() -> None:
     ops = [["F", 0, 0], ["X", "FB_begin"], ["F", 0, 1], ["B", 0, 0], ["X", "FB_end"]]
     own = program([*ops, ["B", 0, 1]])
-    for costs, makespan in ((Costs(), 8), (Costs(pair=1), 6), (Costs(pair=1.5), 6.5)):
+    for costs, makespan in ((Costs(), 6), (Costs(pair=1), 4), (Costs(pair=1.5), 4.5)):
         found = timing(own, costs)
-        assert found is not None and found.makespan == makespan - 1
+        assert found is not None and found.makespan == makespan
 
 
 def test_what_cannot_overlap_runs_as_it_stands() -> None:

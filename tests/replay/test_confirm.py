@@ -8,7 +8,7 @@ import pytest
 
 from pipeproof.program.ops import Kind, activation, gradient
 from pipeproof.program.programs import Program
-from pipeproof.program.transports import Match, Transport
+from pipeproof.program.transports import Grouping, Match, Transport
 from pipeproof.replay.confirm import confirm
 from pipeproof.replay.model import Unsupported
 from pipeproof.verdict import (
@@ -25,6 +25,7 @@ from pipeproof.verdict import (
     Remains,
     Sharding,
     Stuck,
+    TakesEither,
     Unjoined,
     Unmatched,
 )
@@ -108,10 +109,47 @@ def test_crossed() -> None:
 
 
 def test_a_run_needs_a_meaning() -> None:
-    stepping = program([["WAITANY", "q"], ["F", 0, 0], ["F", 0, 0]])
+    atomic = Transport(group=Grouping.ATOMIC)
+    anyone = program([["GROUP", [["RECV", "x", "any"]]], ["F", 0, 0], ["F", 0, 0]])
     with pytest.raises(Unsupported):
-        refuted(stepping, Stuck((0,)))
-    assert refuted(stepping, Ran(Kind.F, 0, 0, 2, 1)) is None
+        refuted(anyone, Stuck((0,)), (), atomic)
+    assert refuted(anyone, Ran(Kind.F, 0, 0, 2, 1), (), atomic) is None
+
+
+ANYONE = program([["RECV", "x", "any"], ["RECV", "x", 1]], [["SEND", "x", 0]], [["SEND", "x", 0]])
+
+
+def test_stuck_where_messages_are_taken() -> None:
+    assert refuted(ANYONE, Stuck((1, 3), ((0, 2),)), (1, 1, 0)) is None
+    assert refuted(ANYONE, Stuck((1, 3), ((0, 3),)), (1, 1, 0)) == (
+        "The run goes on: RECV x from 1 can take SEND x to 0."
+    )
+    assert refuted(ANYONE, Stuck((1, 3), ((0, 3), (1, 2))), ()) == (
+        "The program runs to its end: nothing is stuck."
+    )
+    assert refuted(ANYONE, Stuck((1, 3), ((1, 2),)), ()) == (
+        "No execution has these receives take these messages in this order."
+    )
+    assert refuted(ANYONE, Unmatched(0, ((1, 2),)), ()) is not None
+
+
+def test_takes_either() -> None:
+    assert refuted(ANYONE, TakesEither(0, ((0, 2),), ((0, 3),)), ()) is None
+    assert refuted(ANYONE, TakesEither(0, ((0, 2),), ((0, 2),)), ()) == (
+        "RECV x from any takes messages of one sender."
+    )
+    assert refuted(ANYONE, TakesEither(1, ((0, 2),), ((0, 3),)), ()) is not None
+    assert refuted(ANYONE, TakesEither(0, ((0, 2),), ()), ()) is not None
+    assert refuted(ANYONE, TakesEither(0, ((0, 2),), ((1, 2), (0, 3))), ()) is not None
+
+
+def test_crossed_where_messages_are_taken() -> None:
+    fifo = Transport(match=Match.FIFO)
+    mixed = program([["RECV", "x", "any"]], [["SEND", "y", 0]], [["SEND", "x", 0]])
+    assert refuted(mixed, Crossed(1, 0, "payload", ((0, 1),)), (), fifo) is None
+    assert refuted(mixed, Crossed(2, 0, "payload", ((0, 2),)), (), fifo) is not None
+    assert refuted(mixed, Crossed(1, 0, "payload", ((0, 2),)), (), fifo) is not None
+    assert refuted(mixed, Crossed(1, 0, "payload", ((0, 1), (0, 1))), (), fifo) is not None
 
 
 # --- claims that are counted --------------------------------------------------

@@ -15,7 +15,7 @@ from pipeproof.program.ops import Kind
 from pipeproof.program.programs import Program
 from pipeproof.program.transports import Grouping, Match, Progress, Streams, Transport
 from pipeproof.replay.layout import NOBODY, pairing
-from pipeproof.replay.model import MEANINGLESS, Model, Unsupported
+from pipeproof.replay.model import Model, Unsupported
 from pipeproof.replay.state import Move, Outcome, State
 from tests.exhaustive import explore
 from tests.programs import ALL_TRANSPORTS, program, programs, transports
@@ -478,14 +478,7 @@ def test_lanes_that_share_a_stream_race_for_it() -> None:
 # --- what has no meaning here -------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", MEANINGLESS)
-def test_kinds_without_a_meaning_are_refused(kind: Kind) -> None:
-    with pytest.raises(Unsupported) as caught:
-        Model(program([[kind.name]]), RENDEZVOUS)
-    assert caught.value.kind == kind.name
-
-
-def test_kinds_with_a_meaning_are_all_others() -> None:
+def test_every_kind_has_a_meaning() -> None:
     ops: dict[Kind, Sequence[Any]] = {
         Kind.F: ["F", 0, 0],
         Kind.B: ["B", 0, 0],
@@ -514,16 +507,76 @@ def test_kinds_with_a_meaning_are_all_others() -> None:
         Kind.REPORT: ["REPORT", "w"],
         Kind.SIGNAL: ["SIGNAL", "e"],
         Kind.AWAIT: ["AWAIT", "e"],
+        Kind.WAITANY: ["WAITANY", "s", "c"],
     }
-    assert {*ops, *MEANINGLESS} == set(Kind)
+    assert set(ops) == set(Kind)
     assert end(program(list(ops.values()))) == Outcome((len(ops),), (), ())
 
 
-def test_a_receive_from_anybody_is_refused() -> None:
-    anybody = program([["RECV", "x", 0]])
-    anybody.messages.peer[0] = -1
+# --- choice --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("transport", "tested"),
+    [
+        (PAIR, [["IRECV", "x", "any", {"req": "r"}]]),
+        (RANK, [["IRECV", "x", "any", {"req": "r"}]]),
+        (ATOMIC, [["GROUP", [["RECV", "x", "any"]]]]),
+        (AT_WAIT, [["ISEND", "x", 0, {"req": "s"}], ["RECV", "x", "any"]]),
+        (AT_WAIT, [["ISEND", "x", 0, {"req": "s"}], ["ICOPY", "a", "b", {"req": "c"}]]),
+    ],
+)
+def test_what_the_format_does_not_say_is_refused(transport: Transport, tested: Any) -> None:
+    ops = [*tested, ["WAITANY", "s", "c"]] if tested[-1][0] == "ICOPY" else tested
     with pytest.raises(Unsupported):
-        Model(anybody, RENDEZVOUS)
+        Model(program(ops), transport)
+
+
+CLASSIC = program(
+    [["RECV", "x", "any"], ["RECV", "x", 1]],
+    [["SEND", "x", 0]],
+    [["SEND", "x", 0]],
+)
+
+
+def test_a_receive_from_any_takes_the_first_of_any_sender() -> None:
+    assert {o.stuck for o in explore(CLASSIC, RENDEZVOUS).outcomes} == {(), (1, 3)}
+    model = Model(CLASSIC, RENDEZVOUS)
+    good, bad = model.follow([(0, 3), (1, 2)]), model.follow([(0, 2)])
+    assert good is not None and model.outcome(good).stuck == ()
+    assert bad is not None and model.outcome(bad).stuck == (1, 3) and not model.takes(bad)
+    assert model.follow([(1, 2)]) is None  # the first receive could take it, too
+    assert model.follow([(0, 2), (1, 3)]) is None  # the second names another sender
+    assert {bool(model.run(Random(seed)).stuck) for seed in range(20)} == {True, False}
+
+
+def test_order_is_no_question_to_one_run_where_messages_are_taken() -> None:
+    with pytest.raises(Unsupported):
+        Model(CLASSIC, RENDEZVOUS).reaches(1, without=0)
+
+
+def test_messages_of_one_sender_are_taken_in_order() -> None:
+    tested = program(
+        [["RECV", "x", "any"], ["RECV", "x", "any"]], [["SEND", "x", 0], ["SEND", "x", 0]]
+    )
+    model = Model(tested, RENDEZVOUS.with_capacity(None))
+    assert model.follow([(0, 3)]) is None
+    assert model.follow([(0, 2), (1, 3)]) is not None
+
+
+def test_waitany_needs_one() -> None:
+    for sent in ("x", "y"):
+        one = program(
+            [
+                ["IRECV", "x", 1, {"req": "a"}],
+                ["IRECV", "y", 1, {"req": "b"}],
+                ["WAITANY", "a", "b"],
+                ["X", "on"],
+                ["WAIT", "a", "b"],
+            ],
+            [["SEND", sent, 0]],
+        )
+        assert end(one).completed == (4, 1)
 
 
 # --- states -------------------------------------------------------------------

@@ -168,9 +168,15 @@ def test_weight_versions_are_those_of_the_paper(name: str) -> None:
 @pytest.mark.parametrize("p", [4, 6, 8])
 def test_v_schedules_hold_what_their_paper_says(p: int) -> None:
     # Microbatches, as half a stage is an activation here.
-    for name, microbatches in (("v-half", (p + 2) // 2), ("v-min", (p + 4) // 3)):
+    for name, microbatches in (
+        ("1f1b-v", 2 * p // 3 + 1),
+        ("v-half", (p + 2) // 2),
+        ("v-min", (p + 4) // 3),
+    ):
         report = judged(name, find(name).sizes({"p": p, "m": 2 * p}))
-        assert set(report.metrics["peak_memory"].values()) == {2 * microbatches}
+        peaks = report.metrics["peak_memory"].values()
+        assert max(peaks) == 2 * microbatches
+        assert name == "1f1b-v" or set(peaks) == {2 * microbatches}
 
 
 def test_zero_bubble_has_none() -> None:

@@ -31,7 +31,7 @@ Tick = int | float
 UNKNOWN = -1
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Clock:
     """Times by event: all events of chain 0, then of chain 1, ... are numbered from 0.
 

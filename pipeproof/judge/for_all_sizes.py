@@ -1,0 +1,120 @@
+"""A definition for all its sizes: proved, refuted by small ones, or left open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from pipeproof.judge.claims import claim_text
+from pipeproof.judge.definitions import Run, judge_definition
+from pipeproof.judge.options import Options
+from pipeproof.proofs.sizes.prove import Note, Proof, prove
+from pipeproof.spec.definition import Definition, Sizes
+from pipeproof.spec.sizes import NotLoops
+from pipeproof.spec.tracing import unrolled
+from pipeproof.verdict import CheckResult, Report, Status
+
+RECIPE = "grouped"
+"""The recipe whose communication is proved: see `pipeproof.proofs.sizes.ranking`."""
+
+TRIED = {"p": (1, 2, 3, 4), "m": (1, 2, 3, 4, 5, 6)}
+"""Sizes at which a violation is looked for where the proof is not complete, and at
+which the reading of the loops is compared with the definition itself."""
+
+
+class Misread(Exception):
+    """The loops that were read are not what the definition does: a defect of
+    pipeproof, or a definition that keeps something between its turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``report`` has the checks. ``proof`` is what was proved; None where the
+    definition is no loops (``reason``). ``refuted`` is the report on the smallest
+    sizes that violate it, where there are any."""
+
+    report: Report
+    proof: Proof | None
+    reason: str | None = None
+    refuted: Report | None = None
+
+
+def judge_for_all(file: str, definition: Definition, run: Run, note: Note) -> Outcome:
+    """Prove a definition for all sizes, or refute it at small ones."""
+    try:
+        proof = prove(definition, note)
+        _compare(definition, proof)
+    except NotLoops as error:
+        reason = f"it is not proved for all sizes: {error}"
+        return _small(file, definition, run, None, reason)
+    results = proof.results
+    report = Report(
+        file=file,
+        name=definition.name,
+        status=min(r.status for r in results),
+        transport={"name": "rendezvous", "recipe": RECIPE},
+        sizes={},
+        checks=results,
+    )
+    if report.status is Status.HOLDS:
+        return Outcome(report, proof)
+    return _small(file, definition, run, (report, proof), None)
+
+
+def _compare(definition: Definition, proof: Proof) -> None:
+    """Compare the loops, run for small sizes, with the definition run for them."""
+    for sizes in _tried(definition):
+        for rank in range(sizes["p"]):
+            known = {**sizes, "rank": rank}
+            own = definition.function(**{n: known[n] for n in definition.parameters})
+            if unrolled(proof.loops, sizes, rank) != list(own):
+                raise Misread(f"{definition.name} at {sizes} on rank {rank}")
+
+
+def _tried(definition: Definition) -> Iterator[Sizes]:
+    grid = {**definition.grid, **TRIED}
+    yield from replace(definition, grid=grid).on_grid()
+
+
+def _small(
+    file: str,
+    definition: Definition,
+    run: Run,
+    tried: tuple[Report, Proof] | None,
+    reason: str | None,
+) -> Outcome:
+    """Judge small sizes one by one: the smallest violation refutes, and where there is
+    none nothing is decided."""
+    smaller = replace(definition, grid={**definition.grid, **TRIED})
+    found = judge_definition(file, smaller, Options(), {}, run, lambda points, count: points)
+    count = len(list(_tried(definition)))
+    if found.status is Status.VIOLATED:
+        broken = tuple(c for c in found.checks if c.status is Status.VIOLATED)
+        report = replace(found, checks=broken)
+        return Outcome(report, None if tried is None else tried[1], reason, found)
+    covered = f"nothing is violated at the {count} small sizes that were judged one by one"
+    if tried is None:
+        assert reason is not None
+        result = CheckResult(
+            check="proof",
+            status=Status.UNDETERMINED,
+            scope=f"{count} sizes",
+            engine="none",
+            summary=f"{reason}; {covered}",
+            reason=f"{reason}; {covered}",
+        )
+        report = Report(
+            file=file,
+            name=definition.name,
+            status=Status.UNDETERMINED,
+            transport={"name": "rendezvous", "recipe": RECIPE},
+            checks=(result,),
+        )
+        return Outcome(report, None, reason)
+    report, proof = tried
+    return Outcome(replace(report, notes=(f"{covered[0].upper()}{covered[1:]}.",)), proof)
+
+
+def claims_left(proof: Proof) -> list[str]:
+    """The claims that the proof does not reach, in words."""
+    return [claim_text(claim) for claim in proof.left]
