@@ -13,7 +13,7 @@ from pipeproof.recipes.issuing import issued
 
 RENDEZVOUS, ONE_SLOT = "gloo", "gloo:1"
 
-_SMALL = (("DualPipe", 2, 4), ("DualPipe", 4, 8), ("DualPipeV", 2, 4), ("DualPipeV", 4, 8))
+_SMALL = (("dualpipe", 2, 4), ("dualpipe", 4, 8), ("dualpipe-v", 2, 4), ("dualpipe-v", 4, 8))
 """Sizes that DualPipe and DualPipeV have, as the cases of naive 1F1B are none of theirs."""
 
 
@@ -24,9 +24,9 @@ def naive(case: Case) -> Iterator[Figure]:
     yield compared(label, "1f1b hangs", True, not runs_to_end(program, RENDEZVOUS))
     yield compared(label, "1f1b ends with a slot", True, runs_to_end(program, ONE_SLOT))
     if (case["p"], case["m"]) == (2, 2):
-        for cls, p, m in _SMALL:
-            ends = runs_to_end(issued_as_produced(cls, p, m), RENDEZVOUS)
-            yield compared(spelled({"p": p, "m": m}), f"{cls} ends", True, ends)
+        for name, p, m in _SMALL:
+            ends = runs_to_end(issued_as_produced(name, p, m), RENDEZVOUS)
+            yield compared(spelled({"p": p, "m": m}), f"{name} ends", True, ends)
 
 
 def state_counts(case: Case) -> Iterator[Figure]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import lru_cache
 
-from pipeproof.formats.dualpipe import read_dualpipe
 from pipeproof.program.costs import Costs, Release
 from pipeproof.program.programs import Program
-from pipeproof.published.batches import recording
 from pipeproof.published.figures import Case, Figure, compared, same, spelled
-from pipeproof.published.zoo import activations, clocked, messages, peaks, timed
+from pipeproof.published.zoo import activations, clocked, made, messages, peaks, timed
+from pipeproof.recipes.issuing import issued
 
 PAIR = Costs(pair=3, release=Release.COMMIT)
 """F = I = W = 1, an overlapped pair takes 3, and messages leave with the next batch."""
@@ -23,10 +21,9 @@ _AT_ONCE_66 = (63, 3)
 """What the 66 and 6 of p=8, m=20 become then, in the words of the claim."""
 
 
-@lru_cache(maxsize=8)
-def issued_as_produced(cls: str, p: int, m: int) -> Program:
-    """DualPipe or DualPipeV with the messages as its producer batches them."""
-    return read_dualpipe(recording(cls, p, m), f"{cls} (p={p}, m={m})")
+def issued_as_produced(name: str, p: int, m: int) -> Program:
+    """``dualpipe`` or ``dualpipe-v`` with its messages in its producer's batches."""
+    return issued(made(name, p=p, m=m), "dualpipe")
 
 
 def chimera(case: Case) -> Iterator[Figure]:
@@ -54,16 +51,16 @@ def chimera_activations(case: Case) -> Iterator[Figure]:
 
 def dualpipe(case: Case) -> Iterator[Figure]:
     """Length, idle units of every rank, the most activations, messages."""
-    yield from _paired("DualPipe", case["p"], case)
+    yield from _paired("dualpipe", case["p"], case)
 
 
 def dualpipe_v(case: Case) -> Iterator[Figure]:
     """The same of the V, where an op is half as long: it is of half the layers."""
-    yield from _paired("DualPipeV", case["ranks"], case)
+    yield from _paired("dualpipe-v", case["ranks"], case)
 
 
-def _paired(cls: str, p: int, case: Case) -> Iterator[Figure]:
-    program = issued_as_produced(cls, p, case["m"])
+def _paired(name: str, p: int, case: Case) -> Iterator[Figure]:
+    program = issued_as_produced(name, p, case["m"])
     found = timed(program, PAIR)
     label = spelled(case)
     yield compared(label, "length", case["length"], found.makespan)
@@ -76,11 +73,11 @@ def dualpipe_idle(case: Case) -> Iterator[Figure]:
     """Idle units for several m; at p = 8, m = 20 also with messages that leave at once."""
     p = case["p"]
     for m in (2 * p, 2 * p + 4, 4 * p):
-        found = timed(issued_as_produced("DualPipe", p, m), PAIR)
+        found = timed(issued_as_produced("dualpipe", p, m), PAIR)
         label = spelled({"p": p, "m": m})
         yield compared(label, "idle on every rank", case["value"], same(found.idle))
     if p == 8:
-        found = timed(issued_as_produced("DualPipe", 8, 20), AT_ONCE)
+        found = timed(issued_as_produced("dualpipe", 8, 20), AT_ONCE)
         length, idle = _AT_ONCE_66
         label = "p=8, m=20, sent at once"
         yield compared(label, "length", length, found.makespan)
