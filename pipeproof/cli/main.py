@@ -46,6 +46,10 @@ COMMANDS = {
         "Write what a file holds as a program in JSON, or as a torch CSV.",
     ),
     "schedules": ("pipeproof.cli.schedules", "List the known schedules and what they claim."),
+    "reproduce": (
+        "pipeproof.cli.reproduce",
+        "Compute published figures again, and put ours beside them.",
+    ),
     "new": ("pipeproof.cli.new", "Write a commented spec to start from."),
 }
 

@@ -28,7 +28,9 @@ DONE, UNUSABLE, NOTHING = 0, 2, 5
 @options.FROM
 @options.TRANSPORT
 @options.RECIPE
-@click.option("--only", type=click.Choice(CHECK_NAMES), help="What this check finds.")
+@click.option(
+    "--only", type=click.Choice(CHECK_NAMES), metavar="CHECK", help="What this check finds."
+)
 @with_reading
 @click.option("-o", "--output", metavar="OUT", default="-", help="File to write, - for stdout.")
 def command(

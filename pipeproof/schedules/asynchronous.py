@@ -94,7 +94,7 @@ def pipemare(p: Any, m: Any, rank: Any) -> Iterator[Any]:
 
 def _whole_batches(p: int, m: int, a: int) -> str | None:
     if a < p:
-        return f"two versions are enough only if an update takes a={p} or more microbatches"
+        return f"its paper asks that an update takes a={p} or more microbatches"
     if m % a or m == a:
         return (
             f"m must be a multiple of a={a}, the microbatches of an update, and twice it or more"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 
 import pytest
@@ -18,8 +17,8 @@ from pipeproof.program.costs import Costs, Release
 from pipeproof.program.lanes import rank_of_ops
 from pipeproof.program.programs import Program
 from pipeproof.program.transports import PRESETS
+from pipeproof.published.two_ways import issued_as_produced
 from pipeproof.recipes.issuing import build
-from tests.dualpipe_order import dualpipe
 from tests.engines.test_timing import gpipe, one_f_one_b
 from tests.formats import trace_files
 from tests.sequential import Action, Rows, write
@@ -168,20 +167,11 @@ def test_idle_units_and_activations(name: str, idle: int, peak: int) -> None:
 # --- DualPipe --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["dualpipe_p4_m8.json", "dualpipe_p4_m10.json"])
-def test_the_order_is_that_of_recordings(name: str) -> None:
-    recorded = json.loads(trace_files.text("dualpipe", name))
-    ours = json.loads(dualpipe(recorded["p"], recorded["m"]))
-    for own, expected in zip(ours["ranks"], recorded["ranks"], strict=True):
-        events = [{k: v for k, v in event.items() if k != "step"} for event in expected]
-        assert [{k: v for k, v in event.items() if k != "step"} for event in own] == events
-
-
 @pytest.mark.parametrize(("p", "m", "idle"), [(4, 10, 2), (6, 14, 4), (8, 20, 6), (8, 40, 6)])
 def test_dualpipe_idles(p: int, m: int, idle: int) -> None:
     """(p/2-1)(pair + B - 3 W) idle units on every rank, whatever m (README of the DualPipe
     repository): F = I = W = 1 and a pair takes 3."""
-    own = read_dualpipe(dualpipe(p, m), "dualpipe")
+    own = issued_as_produced("dualpipe", p, m)
     found = timed(own, Costs(pair=3, release=Release.COMMIT))
     assert found.idle == (idle,) * p and found.makespan == 3 * m + idle
     assert set(peaks(own)) <= {p, p + 1} and max(peaks(own)) == p + 1
@@ -190,7 +180,7 @@ def test_dualpipe_idles(p: int, m: int, idle: int) -> None:
 def test_the_published_figure_needs_its_release() -> None:
     """p = 8, m = 20: 66 long with 6 idle and 280 messages; 63 and 3 if every message left
     when its own op ends (DualPipe repository; DeepSeek-V3, arXiv 2412.19437, figure 5)."""
-    own = read_dualpipe(dualpipe(8, 20), "dualpipe")
+    own = issued_as_produced("dualpipe", 8, 20)
     for release, length, idle in (
         (Release.COMMIT, 66, 6),
         (Release.BLOCK, 66, 6),
