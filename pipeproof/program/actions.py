@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
 
 from pipeproof.program.ops import LETTER, Kind
+from pipeproof.program.programs import Attributes
 from pipeproof.program.schedules import Schedule
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action of a rank. Neighbours of one ``column`` share a cell: they overlap."""
+    """One action of a rank. Neighbours of one ``column`` share a cell: they overlap.
+    ``other`` is the stage at the other end of a message, where stages are no chain."""
 
     kind: Kind
     stage: int
@@ -22,6 +24,8 @@ class Action:
     backward: bool = False
     line: int = 0
     column: int = 0
+    other: int = -1
+    attributes: Attributes | None = field(default=None, hash=False)
 
     def __str__(self) -> str:
         if self.kind in LETTER:
@@ -29,6 +33,8 @@ class Action:
         if self.kind in (Kind.SEND, Kind.RECV):
             way = "B" if self.backward else "F"
             return f"{self.stage}{self.kind.name}_{way}{self.microbatch}"
+        if self.attributes is not None and self.attributes.label is not None:
+            return f"{self.kind.name} {self.attributes.label}"
         return f"{self.stage}{self.kind.name}"
 
 
@@ -41,6 +47,8 @@ def rows_of(schedule: Schedule) -> tuple[tuple[Action, ...], ...]:
         schedule.backward.tolist(),
         schedule.line.tolist(),
         schedule.column.tolist(),
+        [-1] * len(schedule.kind) if schedule.other is None else schedule.other.tolist(),
+        map(schedule.attributes.get, range(len(schedule.kind))),
         strict=True,
     )
     actions = [Action(*fields) for fields in columns]
@@ -64,6 +72,8 @@ def with_rows(schedule: Schedule, rows: Iterable[Sequence[Action]]) -> Schedule:
         line=np.array([a.line for a in flat], np.int32),
         column=np.array([a.column for a in flat], np.int32),
         first=tuple(first),
+        other=None if schedule.other is None else np.array([a.other for a in flat], np.int32),
+        attributes={i: a.attributes for i, a in enumerate(flat) if a.attributes is not None},
     )
 
 

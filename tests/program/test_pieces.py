@@ -37,7 +37,7 @@ def test_put_together_they_are_the_same() -> None:
     for source in gather([str(ROOT / f) for f in FOLDERS], format=None, stdin=lambda: b""):
         if not isinstance(source, Source):
             continue
-        for target in read(source, Reading()):
+        for target in read(source, Reading()) if source.format != "spec" else ():
             if isinstance(target, Schedule):
                 again = with_rows(target, rows_of(target))
                 # Cells are counted anew, and overlap as before.

@@ -71,6 +71,10 @@ class Clockwork:
         edges = np.diff(graph.first)
         target = np.repeat(self.offset[:-1], edges) + graph.to_position
         source = self._event(graph.from_chain, graph.from_position)
+        # Where time counts, a stream starts an op no sooner than its lane comes to it.
+        streamed = np.flatnonzero(graph.chain > graph.lanes)
+        target = np.concatenate((target, self._event(graph.chain, graph.position)[streamed]))
+        source = np.concatenate((source, self.done[streamed] - 1))
         told, came, row = self._transfers()
         order = np.argsort(np.concatenate((target, told)), kind="stable")
         target = np.concatenate((target, told))[order]
