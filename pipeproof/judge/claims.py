@@ -212,6 +212,8 @@ def _figures(
         yield None, metrics["messages"]
     elif claim.figure == "peak_activations" and metrics.get("peak_memory"):
         yield from ((int(rank), peak) for rank, peak in metrics["peak_memory"].items())
+    elif claim.figure == "peak_bytes" and metrics.get("peak_bytes"):
+        yield from ((int(rank), peak) for rank, peak in metrics["peak_bytes"].items())
     elif claim.figure in ("staleness", "weight_versions"):
         key, none = ("staleness", 0) if claim.figure == "staleness" else ("versions_kept", 1)
         by_stage = _evidence(report).get(key, {})

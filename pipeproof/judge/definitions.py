@@ -16,7 +16,7 @@ from pipeproof.program.schedules import Schedule
 from pipeproof.program.transports import parse_transport
 from pipeproof.recipes.issuing import issued
 from pipeproof.replay.confirm import confirm
-from pipeproof.replay.measure import simple
+from pipeproof.replay.measure import countable
 from pipeproof.spec.definition import Definition, Sizes, spelled
 from pipeproof.verdict import CheckResult, Finding, Measured, Report, Status, TransportRow
 
@@ -121,7 +121,7 @@ def _confirmed(result: CheckResult, made: Made, options: Options) -> tuple[Findi
     confirmed = []
     for finding in result.findings:
         claim = finding.counterexample.claim
-        if isinstance(claim, Measured) and not simple(claim.costs):
+        if isinstance(claim, Measured) and not countable(claim):
             confirmed.append(finding)
             continue
         if not finding.replayed:

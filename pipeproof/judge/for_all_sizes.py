@@ -9,7 +9,7 @@ from pipeproof.judge.claims import claim_text
 from pipeproof.judge.definitions import Run, judge_definition
 from pipeproof.judge.options import Options
 from pipeproof.proofs.sizes.prove import Note, Proof, prove
-from pipeproof.spec.definition import Definition, Sizes
+from pipeproof.spec.definition import Definition, Sizes, spelled
 from pipeproof.spec.sizes import NotLoops
 from pipeproof.spec.tracing import unrolled
 from pipeproof.verdict import CheckResult, Report, Status
@@ -20,11 +20,6 @@ RECIPE = "grouped"
 TRIED = {"p": (1, 2, 3, 4), "m": (1, 2, 3, 4, 5, 6)}
 """Sizes at which a violation is looked for where the proof is not complete, and at
 which the reading of the loops is compared with the definition itself."""
-
-
-class Misread(Exception):
-    """The loops that were read are not what the definition does: a defect of
-    pipeproof, or a definition that keeps something between its turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +57,19 @@ def judge_for_all(file: str, definition: Definition, run: Run, note: Note) -> Ou
 
 
 def _compare(definition: Definition, proof: Proof) -> None:
-    """Compare the loops, run for small sizes, with the definition run for them."""
+    """Compare the loops, run for small sizes, with the definition run for them.
+
+    `NotLoops` where they differ: the definition keeps something between its turns.
+    """
     for sizes in _tried(definition):
         for rank in range(sizes["p"]):
             known = {**sizes, "rank": rank}
             own = definition.function(**{n: known[n] for n in definition.parameters})
             if unrolled(proof.loops, sizes, rank) != list(own):
-                raise Misread(f"{definition.name} at {sizes} on rank {rank}")
+                raise NotLoops(
+                    f"the loops that were read are not what it does at {spelled(sizes)} on "
+                    f"rank {rank}: it keeps something between its turns"
+                )
 
 
 def _tried(definition: Definition) -> Iterator[Sizes]:

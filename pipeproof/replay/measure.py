@@ -88,9 +88,11 @@ def _arrival(
     return latest
 
 
-def simple(costs: Costs) -> bool:
-    """Whether the times of these costs can be counted here."""
-    return costs.pair is None and costs.release is Release.OP
+def countable(claim: Measured) -> bool:
+    """Whether what a claim is about can be counted here: no bytes, and no times of
+    overlapped pairs or of sends that wait for others."""
+    costs = claim.costs
+    return claim.figure != "peak_bytes" and costs.pair is None and costs.release is Release.OP
 
 
 def time_figures(program: Program, costs: Costs) -> Mapping[str, float]:

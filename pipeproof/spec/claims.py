@@ -73,6 +73,12 @@ def peak_activations(at_most: Bound | None = None, *, equals: Bound | None = Non
     return _bounded("peak_activations", at_most, equals, per_rank=True)
 
 
+def peak_bytes(at_most: Bound | None = None, *, equals: Bound | None = None) -> Claim:
+    """Bytes that a rank holds at most: of activations, kept or recomputed, and of
+    weights, as the cost model (``--costs``) has them. Open where it names none."""
+    return _bounded("peak_bytes", at_most, equals, per_rank=True)
+
+
 def makespan(at_most: Bound | None = None, *, equals: Bound | None = None) -> Claim:
     """Time from the first op's start to the last op's end."""
     return _bounded("makespan", at_most, equals)

@@ -102,6 +102,17 @@ def test_a_claim_fails_at_the_smallest_sizes(run: Run, spec: Any) -> None:
     assert any("violated at 12 of 24 sizes" in note for note in target["notes"])
 
 
+def test_bytes_are_those_of_the_cost_model(run: Run, spec: Any) -> None:
+    text = PLAIN.replace("messages,", "messages, peak_bytes,")
+    path = spec(text.replace("CLAIMS", "peak_bytes(lambda p, m, rank: 10 * min(m, p - rank))"))
+    at = ("--stages", 2, "--microbatches", 3)
+    (target,) = report(run, path, *at, status=3)
+    assert claims_of(target)[0][1] == "undetermined"
+    report(run, path, *at, "--cost", "activation_bytes=10", status=0)
+    (target,) = report(run, path, *at, "--cost", "activation_bytes=11", status=1)
+    assert target["findings"][0]["message"].startswith("peak bytes on rank 0: found 22")
+
+
 def test_only_claims(run: Run, spec: Any) -> None:
     path = spec(PLAIN.replace("CLAIMS", "messages(equals=lambda p, m: 2 * m * (p - 1))"))
     (target,) = report(run, "--only", "claims", path, status=0)

@@ -287,6 +287,23 @@ def test_what_the_method_does_not_reach_is_refused(function: Any) -> None:
         lane_of(definition, traced(definition))
 
 
+def test_loops_that_are_not_what_it_does_prove_nothing() -> None:
+    turns = {"count": 0}
+
+    @schedule
+    def forgetful(m: Any, rank: Any) -> Iterator[Any]:
+        for i in loop(m):
+            turns["count"] += 1
+            yield F(i) if turns["count"] < 9 else F(0)
+        for i in loop(m):
+            yield B(i)
+
+    outcome = judge_for_all("forgetful", forgetful, run_at, quiet)
+    assert outcome.proof is None
+    assert outcome.report.status is not Status.HOLDS
+    assert outcome.reason is not None and "keeps something between its turns" in outcome.reason
+
+
 def test_restricted_sizes_and_slices_are_refused() -> None:
     for name in ("hanayo", "terapipe", "encoder-decoder"):
         with pytest.raises(NotLoops):
