@@ -50,10 +50,20 @@ def judge_for_all(file: str, definition: Definition, run: Run, note: Note) -> Ou
         transport={"name": "rendezvous", "recipe": RECIPE},
         sizes={},
         checks=results,
+        notes=_notes(definition),
     )
     if report.status is Status.HOLDS:
         return Outcome(report, proof)
     return _small(file, definition, run, (report, proof), None)
+
+
+def _notes(definition: Definition) -> tuple[str, ...]:
+    if definition.recipe == RECIPE:
+        return ()
+    return (
+        f"Its messages are issued by the recipe {definition.recipe}; the proof is of "
+        f"{RECIPE}, in which neighbouring ones are posted together and waited for.",
+    )
 
 
 def _compare(definition: Definition, proof: Proof) -> None:
@@ -113,7 +123,8 @@ def _small(
         )
         return Outcome(report, None, reason)
     report, proof = tried
-    return Outcome(replace(report, notes=(f"{covered[0].upper()}{covered[1:]}.",)), proof)
+    notes = (*report.notes, f"{covered[0].upper()}{covered[1:]}.")
+    return Outcome(replace(report, notes=notes), proof)
 
 
 def claims_left(proof: Proof) -> list[str]:
