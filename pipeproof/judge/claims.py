@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from pipeproof.errors import InputError
 from pipeproof.program.costs import Costs, plain
 from pipeproof.program.ops import Kind
 from pipeproof.program.programs import Program
@@ -180,7 +181,9 @@ def _bounded(
         bound = claim.bound
         if callable(bound):
             bound = evaluated(bound, at)
-        if bound is None or not _breaks(found, bound, equal=claim.equal):
+        if isinstance(bound, bool) or not isinstance(bound, (int, float, Fraction)):
+            raise InputError(f"the bound on {claim.title} is {bound!r}; expected a number")
+        if not _breaks(found, bound, equal=claim.equal):
             continue
         on = "" if rank is None else f" on rank {rank}"
         message = f"{claim.title}{on}: found {_number(found)}, claimed {relation} {_number(bound)}"

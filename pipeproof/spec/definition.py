@@ -137,7 +137,7 @@ _MEANING = {"p": "the number of ranks", "m": "the number of microbatches"}
 _OPTION = {"p": "--stages", "m": "--microbatches", "v": "--chunks"}
 
 
-def spelled(sizes: Mapping[str, int]) -> str:
+def spelled(sizes: Mapping[str, Any]) -> str:
     """``p=4, m=8``: sizes in words; one chunk a rank goes without saying."""
     return ", ".join(f"{n}={value}" for n, value in sizes.items() if (n, value) != ("v", 1))
 
@@ -145,7 +145,7 @@ def spelled(sizes: Mapping[str, int]) -> str:
 def evaluated(function: Callable[..., Any], known: Mapping[str, Any]) -> Any:
     """What a function of sizes says; it is given those that it has parameters for.
 
-    InputError names a parameter that stands for nothing known.
+    InputError names a parameter that stands for nothing known, or what it raises.
     """
     wanted = inspect.signature(function).parameters
     for name, parameter in wanted.items():
@@ -153,7 +153,16 @@ def evaluated(function: Callable[..., Any], known: Mapping[str, Any]) -> Any:
             raise InputError(
                 f"a formula takes {name}, which is no size here; expected {', '.join(known)}"
             )
-    return function(**{name: known[name] for name in wanted if name in known})
+    try:
+        return function(**{name: known[name] for name in wanted if name in known})
+    except Exception as error:
+        at = spelled({name: value for name, value in known.items() if name in wanted})
+        code = getattr(function, "__code__", None)
+        raise InputError(
+            f"a formula raises {type(error).__name__} at {at or 'no sizes'}: {error}",
+            cause="A formula must have a value at every valid size.",
+            line=None if code is None else code.co_firstlineno,
+        ) from error
 
 
 class _Fields(TypedDict, total=False):

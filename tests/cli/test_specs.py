@@ -177,6 +177,22 @@ def test_a_schedule_without_backwards_is_no_inference(run: Run, spec: Any) -> No
             "a formula takes q, which is no size here",
         ),
         (
+            "from pipeproof.spec import F, makespan, schedule\n"
+            "@schedule(claims=[makespan(lambda m: 6 // (m - 1))])\n"
+            "def f(m, rank):\n    yield F(0)\n",
+            ":2: a formula raises ZeroDivisionError at m=1",
+        ),
+        (
+            "from pipeproof.spec import F, makespan, schedule\n"
+            "@schedule(claims=[makespan(lambda m: 'm')])\ndef f(m, rank):\n    yield F(0)\n",
+            "the bound on makespan is 'm'; expected a number",
+        ),
+        (
+            "from pipeproof.spec import F, schedule\n@schedule(valid=lambda p: 1 / 0)\n"
+            "def f(m, rank):\n    yield F(0)\n",
+            ":2: a formula raises ZeroDivisionError at p=1",
+        ),
+        (
             "from pipeproof.spec import F, schedule\n@schedule\ndef f(m, rank):\n    yield F(0)\n"
             "g = f\n@schedule\ndef f(m, rank):\n    yield F(0)\n",
             "found two schedules named f",
