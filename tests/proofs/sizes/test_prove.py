@@ -264,6 +264,25 @@ def test_order_on_the_own_rank() -> None:
         assert statuses(proved(schedule(wrong)))["order"] is Status.UNDETERMINED
 
 
+def test_activations_are_counted_only_of_what_is_in_order() -> None:
+    """A backward that runs before its forward frees nothing, whatever the counts say."""
+
+    @schedule(recipe="grouped", claims=[peak_activations(lambda p, m: least(p, m))])
+    def early(p: Any, m: Any, rank: Any) -> Iterator[Any]:
+        warm_up = least(rank, m)
+        for i in loop(warm_up):
+            yield F(i)
+        for i in loop(m - warm_up):
+            yield B(i)
+            yield F(warm_up + i)
+        for i in loop(m - warm_up, m):
+            yield B(i)
+
+    found = statuses(proved(early))
+    assert found["order"] is found["memory"] is Status.UNDETERMINED
+    assert judge_for_all("early", early, run_at, quiet).report.status is Status.VIOLATED
+
+
 def overlapping(m: Any, rank: Any) -> Iterator[Any]:
     for i in loop(m):
         yield together(F(i), B(i))
