@@ -18,7 +18,8 @@ from pipeproof.engines.events.ordering import Before, contended, sequence
 from pipeproof.engines.events.pairing import Pairing, pair
 from pipeproof.engines.events.run import Run, run
 from pipeproof.engines.events.turns import turns
-from pipeproof.engines.explore.search import LIMIT, Exploration, explore
+from pipeproof.engines.explore import LIMIT
+from pipeproof.engines.explore.search import Exploration, explore
 from pipeproof.engines.explore.tables import objection
 from pipeproof.program.lanes import rank_of_ops
 from pipeproof.program.programs import Program

@@ -27,19 +27,18 @@ from pipeproof.cli.reading import (
     sources,
     with_reading,
 )
-from pipeproof.engines.explore.search import LIMIT
+from pipeproof.engines.explore import LIMIT
 from pipeproof.errors import InputError
 from pipeproof.formats.sources import NAMED, Failure, Source
-from pipeproof.judge.options import Options
 from pipeproof.program.transports import Transport
-from pipeproof.report import outcome
-from pipeproof.verdict import Report, Status
 
 if TYPE_CHECKING:
+    from pipeproof.judge.options import Options
     from pipeproof.program.programs import Program
     from pipeproof.program.schedules import Schedule
     from pipeproof.report.style import Style
     from pipeproof.spec.definition import Definition
+    from pipeproof.verdict import Report
 
 EXPLAINED = 50_000
 """Up to so many ops a JSON report has a critical path without being asked for it."""
@@ -147,6 +146,9 @@ def command(
     gc.disable()
     if not files:
         raise click.UsageError("no FILE given; expected files, folders, or - for standard input")
+    from pipeproof.judge.options import Options
+    from pipeproof.report import outcome
+
     costs = cost_model(cost, costs_file)
     if costs is None:
         return outcome.BAD_INPUT
@@ -184,6 +186,8 @@ def reports(
         except MemoryError:
             yield failed_report(item.file, InputError("too large for this machine's memory"))
         except Exception as error:  # a defect of ours: the other targets are still judged
+            from pipeproof.verdict import Report, Status
+
             report_crash(error, item.file)
             yield Report(
                 file=item.file,
@@ -247,6 +251,8 @@ def _is_empty_folder(failure: Failure) -> bool:
 
 def failed_report(file: str, error: InputError, *, empty: bool = False) -> Report:
     """The report of an input that could not be read; its message goes out at once."""
+    from pipeproof.verdict import Report, Status
+
     complain(file, error)
     fields = {
         "message": error.message,

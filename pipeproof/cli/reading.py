@@ -18,7 +18,6 @@ from pipeproof.cli import options
 from pipeproof.cli.deadline import deadline
 from pipeproof.errors import InputError
 from pipeproof.formats.sources import NAMED, Failure, Source, decode, gather
-from pipeproof.report.style import escaped
 from pipeproof.schedules.table import SCHEDULES
 
 if TYPE_CHECKING:
@@ -183,5 +182,7 @@ def read_stdin() -> bytes:
 
 def complain(file: str, error: InputError) -> None:
     """Say on standard error why an input cannot be read, and where."""
+    from pipeproof.report.style import escaped  # with what it needs, half of a --help
+
     lines = error.located(escaped(file)).split("\n")
     click.echo("pipeproof: " + "\n".join(map(escaped, lines)), err=True)

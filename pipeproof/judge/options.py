@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeproof.engines.explore.search import LIMIT
+from pipeproof.engines.explore import LIMIT
 from pipeproof.program.costs import Costs
 from pipeproof.program.transports import Transport
 

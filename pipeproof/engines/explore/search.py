@@ -6,12 +6,10 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pipeproof.engines.explore import LIMIT
 from pipeproof.engines.explore.machine import Machine, Move, State
 from pipeproof.program.programs import Program
 from pipeproof.program.transports import Transport
-
-LIMIT = 200_000
-"""States beyond which a search gives up, unless told otherwise: about a minute."""
 
 
 @dataclass(frozen=True, slots=True)
