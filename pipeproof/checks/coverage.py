@@ -114,7 +114,8 @@ def _hosts(subject: Subject) -> Iterator[Finding]:
         ops = np.array(
             [o for o in ops.tolist() if subject.rank[o] not in hosts[program.stage[o]]], np.int64
         )
-    ops = np.setdiff1d(ops, _with(program, "anywhere"))
+    if len(ops):  # what the set needs takes as long to load as a small file to check
+        ops = np.setdiff1d(ops, _with(program, "anywhere"))
     if not len(ops):
         return
     op = int(ops[0])
