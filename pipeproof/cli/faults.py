@@ -122,16 +122,21 @@ def _write(tables: list[KillTable], folder: str) -> dict[int, str]:
     from pipeproof.formats.program_text import program_text
     from pipeproof.formats.torch_schedule import print_schedule
     from pipeproof.program.schedules import Schedule
+    from pipeproof.recipes.issuing import issued
 
     os.makedirs(folder, exist_ok=True)
     written: dict[int, str] = {}
     left = [m for table in tables for m in table.mutants(SURVIVES, UNDETERMINED)]
     for number, mutant in enumerate(left, 1):
         slug = re.sub(r"[^a-z0-9]+", "-", mutant.rule.lower()).strip("-")
-        if isinstance(mutant.target, Schedule):
-            name, text = f"{number:03}-{slug}.csv", print_schedule(mutant.target)
-        else:
-            name, text = f"{number:03}-{slug}.json", program_text(mutant.target)
+        target, name = mutant.target, f"{number:03}-{slug}.json"
+        try:
+            if isinstance(target, Schedule):
+                text, name = print_schedule(target), f"{number:03}-{slug}.csv"
+            else:
+                text = program_text(target)
+        except InputError:  # a CSV has no notation for it
+            text = program_text(issued(target))
         path = os.path.join(folder, name)
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)

@@ -56,6 +56,8 @@ def left_out(program: Program) -> list[str]:
         )
     if program.complete and program.forward_only:
         found.append("that a step of forwards is complete: no coverage is demanded")
+    if program.details.graph is not None:
+        found.append("the graph of its stages, or slices: read again, they are a plain chain")
     if program.recipe is not None:
         found.append(f"the recipe that issued its messages ({program.recipe})")
     if program.notes:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeproof.errors import InputError
 from pipeproof.formats.torch_csv import Actions, read_actions
-from pipeproof.program.ops import LETTER, Kind
+from pipeproof.program.ops import LETTER, SHARDING, Kind
 from pipeproof.program.schedules import Schedule
 
 
@@ -142,8 +142,29 @@ def _refuse_lonely_messages(actions: Actions, rows: np.ndarray, host: np.ndarray
     )
 
 
+def _refuse_unprintable(schedule: Schedule) -> None:
+    known = (*LETTER, Kind.SEND, Kind.RECV, *SHARDING)
+    other = next((k for k in map(Kind, schedule.kind.tolist()) if k not in known), None)
+    reason = None
+    if schedule.other_host is not None:
+        reason = "stages that two ranks host"
+    elif schedule.details.graph is not None:
+        reason = "stages that are no chain, or slices of sequences"
+    elif other is not None:
+        reason = f"actions of the kind {other.name}"
+    if reason is not None:
+        raise InputError(
+            f"found {reason}, which a torch CSV has no notation for",
+            cause="Write it as a program in JSON instead.",
+        )
+
+
 def print_schedule(schedule: Schedule) -> str:
-    """The schedule as a torch action CSV, one row a rank, without idle cells."""
+    """The schedule as a torch action CSV, one row a rank, without idle cells.
+
+    InputError where it has what a CSV has no notation for.
+    """
+    _refuse_unprintable(schedule)
     kind, stage, microbatch = (
         schedule.kind.tolist(),
         schedule.stage.tolist(),

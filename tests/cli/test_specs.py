@@ -257,6 +257,27 @@ def test_convert_takes_definitions_too(run: Run) -> None:
     assert run("check", "-", stdin=made.out.encode()).status == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("dualpipe", "stages that two ranks host"),
+        ("terapipe", "slices of sequences"),
+        ("pipedream", "actions of the kind STEP"),
+    ],
+)
+def test_a_csv_refuses_what_it_cannot_hold(run: Run, name: str, says: str) -> None:
+    sizes = ("--stages", 2, "--microbatches", 4)
+    answer = run("convert", name, "--to", "torch-csv", *sizes)
+    assert answer.status == 2
+    assert says in answer.err
+
+
+def test_json_names_what_it_leaves_out(run: Run) -> None:
+    answer = run("convert", "two-towers", "--stages", 2, "--microbatches", 1)
+    assert answer.status == 0
+    assert "the graph of its stages" in answer.err
+
+
 def test_sizes_that_are_none(run: Run) -> None:
     for wrong in (["--size", "k"], ["--size", "k=x"], ["--size", "k=1", "--size", "k=2"]):
         assert run("check", "1f1b", *wrong).status == 2
