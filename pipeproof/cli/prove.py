@@ -12,6 +12,7 @@ import click
 
 from pipeproof.cli import options
 from pipeproof.cli.check import failed_report, text_style
+from pipeproof.cli.deadline import deadline
 from pipeproof.cli.progress import PATIENCE
 from pipeproof.cli.reading import (
     DEFINED,
@@ -28,6 +29,8 @@ from pipeproof.report import outcome
 
 if TYPE_CHECKING:
     from pipeproof.judge.for_all_sizes import Outcome
+    from pipeproof.spec.definition import Definition
+    from pipeproof.spec.tracing import Loops
     from pipeproof.verdict import Report
 
 
@@ -108,10 +111,19 @@ def _outcomes(
                     definition,
                     lambda d, sizes: run_at(d, sizes, reading.time_limit),
                     progress,
+                    lambda d: read_loops(d, reading.time_limit),
                 )
                 progress.clear()
         except InputError as error:
             yield item.file, error
+
+
+def read_loops(definition: Definition, time_limit: float) -> Loops:
+    """The loops of a definition, read within the time limit."""
+    from pipeproof.spec.tracing import traced
+
+    with deadline(time_limit, f"reading {definition.name}"):
+        return traced(definition)
 
 
 class _Progress:

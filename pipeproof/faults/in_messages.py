@@ -190,34 +190,28 @@ def _swapped(listing: Listing, kind: Kind, verb: str) -> Sites:
 
 def receive_before_send(listing: Listing) -> Sites:
     """A receive moves before the send of its row that precedes it."""
-    for row, items in enumerate(listing.rows):
-        sent: int | None = None
-        for at, item in enumerate(items):
-            if item.kind is Kind.SEND:
-                sent = at
-            elif item.kind is Kind.RECV and sent is not None:
-                words = (
-                    f"{listing.who(row)} receives {listing.text((row, at))} before it sends "
-                    f"{listing.text((row, sent))}"
-                )
-                yield from listing.moved((row, at), sent, words)
-                sent = None
+    yield from _brought_forward(listing, Kind.RECV, "receives", Kind.SEND, "sends")
 
 
 def send_before_receive(listing: Listing) -> Sites:
     """A send moves before the receive of its row that precedes it."""
+    yield from _brought_forward(listing, Kind.SEND, "sends", Kind.RECV, "receives")
+
+
+def _brought_forward(listing: Listing, kind: Kind, does: str, other: Kind, did: str) -> Sites:
+    """Each message of ``kind`` moves before the last one of ``other`` that precedes it."""
     for row, items in enumerate(listing.rows):
-        received: int | None = None
+        passed: int | None = None
         for at, item in enumerate(items):
-            if item.kind is Kind.RECV:
-                received = at
-            elif item.kind is Kind.SEND and received is not None:
+            if item.kind is other:
+                passed = at
+            elif item.kind is kind and passed is not None:
                 words = (
-                    f"{listing.who(row)} sends {listing.text((row, at))} before it receives "
-                    f"{listing.text((row, received))}"
+                    f"{listing.who(row)} {does} {listing.text((row, at))} before it {did} "
+                    f"{listing.text((row, passed))}"
                 )
-                yield from listing.moved((row, at), received, words)
-                received = None
+                yield from listing.moved((row, at), passed, words)
+                passed = None
 
 
 def late_receive(listing: Listing) -> Sites:

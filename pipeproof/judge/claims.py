@@ -15,9 +15,8 @@ from pipeproof.program.costs import Costs, plain
 from pipeproof.program.ops import Kind
 from pipeproof.program.programs import Program
 from pipeproof.program.schedules import Schedule
-from pipeproof.spec.claims import BUBBLES, Claim
+from pipeproof.spec.claims import BUBBLES, Claim, linear_form
 from pipeproof.spec.definition import RANK, Definition, Sizes, evaluated, spelled
-from pipeproof.spec.sizes import Form, NotLoops, Size
 from pipeproof.verdict import (
     CheckResult,
     Counterexample,
@@ -231,13 +230,6 @@ def _breaks(found: float, bound: Any, *, equal: bool) -> bool:
     return over > room or (equal and over < -room)
 
 
-class _Symbols:
-    """Formulas have no loops; only forms are made of the unknowns."""
-
-    def loop(self, start: Form, stop: Form) -> Iterator[Size]:
-        raise NotLoops("a formula has no loops")
-
-
 def formula(claim: Claim, known: Mapping[str, Any]) -> str:
     """The bound as text: its linear form where it has one, otherwise its value."""
     if not callable(claim.bound):
@@ -256,11 +248,8 @@ def claim_text(claim: Claim) -> str:
 
 
 def _linear(bound: Callable[..., Any]) -> str | None:
-    unknowns = inspect.signature(bound).parameters
-    try:
-        return str(bound(**{n: Size(Form(((n, 1),)), _Symbols()) for n in unknowns}))
-    except Exception:  # it has no linear form
-        return None
+    form = linear_form(bound)
+    return None if form is None else str(form)
 
 
 def _written(bound: Callable[..., Any]) -> str:

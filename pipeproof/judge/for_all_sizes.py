@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from pipeproof.judge.claims import claim_text
@@ -11,7 +11,7 @@ from pipeproof.judge.options import Options
 from pipeproof.proofs.sizes.prove import Note, Proof, prove
 from pipeproof.spec.definition import Definition, Sizes, spelled
 from pipeproof.spec.sizes import NotLoops
-from pipeproof.spec.tracing import unrolled
+from pipeproof.spec.tracing import Loops, traced, unrolled
 from pipeproof.verdict import CheckResult, Report, Status
 
 RECIPE = "grouped"
@@ -34,10 +34,17 @@ class Outcome:
     refuted: Report | None = None
 
 
-def judge_for_all(file: str, definition: Definition, run: Run, note: Note) -> Outcome:
-    """Prove a definition for all sizes, or refute it at small ones."""
+Read = Callable[[Definition], Loops]
+"""Reads the loops of a definition, as `pipeproof.spec.tracing.traced` does."""
+
+
+def judge_for_all(
+    file: str, definition: Definition, run: Run, note: Note, read: Read = traced
+) -> Outcome:
+    """Prove a definition for all sizes, or refute it at small ones. InputError where it
+    fails at some of them."""
     try:
-        proof = prove(definition, note)
+        proof = prove(definition, read(definition), note)
         _compare(definition, proof)
     except NotLoops as error:
         reason = f"it is not proved for all sizes: {error}"
@@ -74,8 +81,12 @@ def _compare(definition: Definition, proof: Proof) -> None:
     for sizes in _tried(definition):
         for rank in range(sizes["p"]):
             known = {**sizes, "rank": rank}
-            own = definition.function(**{n: known[n] for n in definition.parameters})
-            if unrolled(proof.loops, sizes, rank) != list(own):
+            arguments = {n: known[n] for n in definition.parameters}
+            try:
+                own = list(definition.function(**arguments))
+            except Exception as error:  # judging these sizes tells it
+                raise NotLoops(f"it raises {type(error).__name__} at small sizes") from error
+            if unrolled(proof.loops, sizes, rank) != own:
                 raise NotLoops(
                     f"the loops that were read are not what it does at {spelled(sizes)} on "
                     f"rank {rank}: it keeps something between its turns"

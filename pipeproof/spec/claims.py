@@ -8,12 +8,14 @@ instead of ``min`` and ``max`` keep it provable for all sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from pipeproof.program.transports import parse_transport
+from pipeproof.spec.sizes import Form, NotLoops, Size
 
 Bound = int | float | Fraction | Callable[..., Any]
 
@@ -105,3 +107,23 @@ def staleness(at_most: Bound | None = None, *, equals: Bound | None = None) -> C
 def weight_versions(at_most: Bound | None = None, *, equals: Bound | None = None) -> Claim:
     """Versions of its weights that a rank has to keep at the same time."""
     return _bounded("weight_versions", at_most, equals, per_rank=True)
+
+
+class _NoLoops:
+    """A bound has no loops; only forms are made of the unknowns."""
+
+    def loop(self, start: Form, stop: Form) -> Iterator[Size]:
+        raise NotLoops("a bound has no loops")
+
+
+def linear_form(bound: Bound) -> Form | None:
+    """A bound as a linear form in the names it takes; None where it is none."""
+    if callable(bound):
+        names = inspect.signature(bound).parameters
+        try:
+            bound = bound(**{name: Size(Form(((name, 1),)), _NoLoops()) for name in names})
+        except Exception:  # something else than sums and multiples
+            return None
+        if isinstance(bound, Size):
+            return bound.form
+    return Form(constant=bound) if isinstance(bound, int) else None

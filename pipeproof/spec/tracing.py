@@ -75,8 +75,7 @@ def traced(definition: Definition, fixed: Mapping[str, int] | None = None) -> Lo
     """The loops of a definition, where the sizes of ``fixed`` are numbers.
 
     `NotLoops` says why it has none: it compares, divides or multiplies unknowns,
-    leaves a loop early, or carries something from one turn to the next. Whatever
-    else it raises passes through.
+    leaves a loop early, carries something from one turn to the next, or raises.
     """
     fixed = {**({"v": 1} if "v" not in definition.parameters else {}), **(fixed or {})}
     if RANK not in definition.parameters:
@@ -88,8 +87,13 @@ def traced(definition: Definition, fixed: Mapping[str, int] | None = None) -> Lo
             arguments[name] = fixed[name]
         else:
             arguments[name] = Size(Form(((name, 1),)), recorder)
-    for item in definition.function(**arguments):
-        recorder.note(item)
+    try:
+        for item in definition.function(**arguments):
+            recorder.note(item)
+    except NotLoops:
+        raise
+    except Exception as error:
+        raise NotLoops(f"it raises {type(error).__name__} over unknowns: {error}") from error
     body = recorder.finished()
     free = tuple(n for n in definition.defaults if n not in fixed)
     _require_scope(body, frozenset((*free, RANK)))

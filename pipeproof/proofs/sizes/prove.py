@@ -8,7 +8,6 @@ and the caller looks for a violation at small sizes.
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,13 +16,13 @@ from typing import Any
 from pipeproof.proofs.sizes import counting
 from pipeproof.proofs.sizes.counting import Question
 from pipeproof.proofs.sizes.decide import Decider, Undecided
-from pipeproof.proofs.sizes.lane import Lane, lane_of, number, unknown
+from pipeproof.proofs.sizes.lane import Lane, lane_of
 from pipeproof.proofs.sizes.ranking import Ranking, questions, ranking
 from pipeproof.proofs.sizes.wires import Scene
-from pipeproof.spec.claims import Claim
-from pipeproof.spec.definition import Definition, spelled
-from pipeproof.spec.sizes import Form, NotLoops, Size
-from pipeproof.spec.tracing import Loops, traced
+from pipeproof.spec.claims import Claim, linear_form
+from pipeproof.spec.definition import RANK, Definition, spelled
+from pipeproof.spec.sizes import Form
+from pipeproof.spec.tracing import Loops
 from pipeproof.verdict import CheckResult, Status
 
 Note = Callable[[str, int], None]
@@ -48,9 +47,9 @@ class Proof:
     left: tuple[Claim, ...]
 
 
-def prove(definition: Definition, note: Note) -> Proof:
-    """Prove what can be proved; `NotLoops` says why nothing can."""
-    loops = traced(definition)
+def prove(definition: Definition, loops: Loops, note: Note) -> Proof:
+    """Prove what can be proved of a definition with these loops; `NotLoops` says why
+    nothing can."""
     lane = lane_of(definition, loops)
     return _Prover(definition, loops, lane, note).proof()
 
@@ -202,24 +201,8 @@ class _Prover:
         )
 
 
-class _NoLoops:
-    """A bound has no loops."""
-
-    def loop(self, start: Form, stop: Form) -> Iterator[Size]:
-        raise NotLoops("a bound has no loops")
-
-
 def _bound(claim: Claim, lane: Lane) -> Form | None:
     """The bound of a claim as a form, None where it is none or names what is unknown."""
-    if not callable(claim.bound):
-        return number(claim.bound) if isinstance(claim.bound, int) else None
-    names = inspect.signature(claim.bound).parameters
-    if not set(names) <= {*lane.free, "rank"}:
-        return None
-    try:
-        found = claim.bound(**{name: Size(unknown(name), _NoLoops()) for name in names})
-    except Exception:  # it is no linear form
-        return None
-    if isinstance(found, Size):
-        return found.form
-    return number(found) if isinstance(found, int) else None
+    form = None if claim.bound is None else linear_form(claim.bound)
+    known = form is not None and form.unknowns() <= {*lane.free, RANK}
+    return form if known else None

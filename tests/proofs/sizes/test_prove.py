@@ -45,7 +45,7 @@ def quiet(what: str, count: int) -> None: ...
 
 
 def proved(definition: Definition) -> Proof:
-    return prove(definition, quiet)
+    return prove(definition, traced(definition), quiet)
 
 
 def statuses(proof: Proof) -> dict[str, Status]:
