@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from pipeproof.engines.timing import timing
 from pipeproof.errors import InputError
 from pipeproof.program.costs import Costs, plain
 from pipeproof.program.ops import Kind
 from pipeproof.program.programs import Program
 from pipeproof.program.schedules import Schedule
+from pipeproof.recipes.issuing import issued
 from pipeproof.spec.claims import BUBBLES, Claim, linear_form
 from pipeproof.spec.definition import RANK, Definition, Sizes, evaluated, spelled
 from pipeproof.verdict import (
@@ -83,10 +85,30 @@ def claims_result(
 
 
 def _known(sizes: Sizes, costs: Costs) -> dict[str, Any]:
+    return {**sizes, **_times(costs)}
+
+
+def _times(costs: Costs) -> dict[str, Any]:
+    """The names of times that a formula may take."""
     letters = {
         kind.name: plain(costs.of(kind)) for kind in (Kind.F, Kind.I, Kind.W, Kind.B, Kind.R)
     }
-    return {**sizes, **letters, "comm": plain(costs.delay(0))}
+    return {**letters, "comm": plain(costs.delay(0))}
+
+
+def _own_costs(claim: Claim, costs: Costs) -> Costs:
+    """The cost model that a claim on time is about: times that its formula takes are
+    those given, and what it does not name is as in its paper, F = I = W = 1 where it
+    names no time, and messages that take none. Overlapped pairs take their sum."""
+    taken = set(inspect.signature(claim.bound).parameters) if callable(claim.bound) else set()
+    if taken.isdisjoint(_times(Costs())):
+        return Costs()
+    own = Costs(F=costs.F, I=costs.I, W=costs.W, B=costs.B, R=costs.R)
+    if "comm" not in taken:
+        return own
+    return replace(
+        own, comm=costs.comm, bandwidth=costs.bandwidth, message_bytes=costs.message_bytes
+    )
 
 
 def _outcome(
@@ -166,10 +188,16 @@ def _bounded(
     report: Report,
     costs: Costs,
 ) -> _Outcome:
-    figures = list(_figures(claim, schedule, report))
+    timed = claim.figure in ("makespan", *BUBBLES)
+    given, costs = costs, _own_costs(claim, costs) if timed else costs
+    known = {**known, **_times(costs)}
+    if costs == given:
+        figures = list(_figures(claim, schedule, report))
+    else:
+        figures = list(_timed(claim, schedule, costs))
     relation = "=" if claim.equal else "at most"
     text = f"{claim.title} {relation} {formula(claim, known)}"
-    if claim.figure in ("makespan", *BUBBLES) and not (costs.uniform and costs.uniform_delay):
+    if timed and not (costs.uniform and costs.uniform_delay):
         return _Outcome(
             claim, Status.UNDETERMINED, f"{text}: it is for stages that all take the same time"
         )
@@ -199,6 +227,19 @@ def _bounded(
         )
         return _Outcome(claim, Status.VIOLATED, message, finding)
     return _Outcome(claim, Status.HOLDS, text)
+
+
+def _timed(
+    claim: Claim, schedule: Schedule | Program, costs: Costs
+) -> Iterator[tuple[None, float]]:
+    """The time or bubble of a claim, under a cost model of its own."""
+    found = timing(issued(schedule), costs)
+    if found is None:
+        return
+    if claim.figure == "makespan":
+        yield None, float(found.makespan)
+    elif found.bubble:
+        yield None, found.bubble[claim.figure]
 
 
 def _figures(

@@ -2,7 +2,9 @@
 
 A bound is a number or a function of sizes by their names: ``p``, ``m``, ``v`` and
 the schedule's own, ``rank`` for what is said of each rank, and for times ``F``,
-``I``, ``W``, ``B``, ``R`` and ``comm`` of the cost model. ``least`` and ``most``
+``I``, ``W``, ``B``, ``R`` and ``comm`` of the cost model. A bound on time that names
+none of these is one for F = I = W = 1, and without ``comm`` messages take no time:
+it is judged so, whatever costs are asked for. ``least`` and ``most``
 instead of ``min`` and ``max`` keep it provable for all sizes.
 """
 

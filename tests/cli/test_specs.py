@@ -102,6 +102,27 @@ def test_a_claim_fails_at_the_smallest_sizes(run: Run, spec: Any) -> None:
     assert any("violated at 12 of 24 sizes" in note for note in target["notes"])
 
 
+def test_a_claim_on_time_is_one_for_the_times_that_it_names(run: Run, spec: Any) -> None:
+    """Costs that a formula does not speak of do not break it, and those it does count."""
+    text = PLAIN.replace("messages,", "makespan,")
+    bounds = (
+        "makespan(equals=lambda p, m: 3 * (m + p - 1)), "
+        "makespan(equals=lambda p, m, F, B: (m + p - 1) * (F + B))"
+    )
+    at = ("--stages", 3, "--microbatches", 4)
+    right = spec(text.replace("CLAIMS", bounds))
+    for costs in ("F=2", "comm=1", "F=2,I=3,W=5,comm=0.5", "F=1,B=4"):
+        report(run, right, *at, "--cost", costs, status=0)
+    wrong = spec(text.replace("CLAIMS", "makespan(equals=lambda p, m, F: 3 * F * (m + p - 1))"))
+    report(run, wrong, *at, status=0)
+    (target,) = report(run, wrong, *at, "--cost", "F=2", status=1)
+    assert target["findings"][0]["message"].startswith("makespan: found 24, claimed = 36")
+    assert target["findings"][0]["replayed"] is True
+    for name in ("1f1b", "zb-h1", "dualpipe-v"):
+        sizes = ("--stages", 2, "--microbatches", 4)
+        report(run, name, *sizes, "--per-rank", "--cost", "comm=1", status=0)
+
+
 def test_bytes_are_those_of_the_cost_model(run: Run, spec: Any) -> None:
     text = PLAIN.replace("messages,", "messages, peak_bytes,")
     path = spec(text.replace("CLAIMS", "peak_bytes(lambda p, m, rank: 10 * min(m, p - rank))"))
